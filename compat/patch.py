@@ -1,0 +1,127 @@
+"""What a compat entry is: one incompatibility between speculators and vLLM, how to know it, how to mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+
+class FrameLike(Protocol):
+    """A frame of a traceback, as `remote.logs` gives it."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def function(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """How the incompatibility shows itself in a traceback. Every given part must fit.
+
+    `exception` is the class name without its module; `message` and `source` are regular expressions (searched),
+    the latter against the innermost frame's source line; `functions` must all occur among the frames.
+    """
+
+    exception: str
+    message: str | None = None
+    source: str | None = None
+    innermost: str | None = None
+    functions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A decision made from installed sources alone, without importing torch or vllm."""
+
+    needed: bool
+    reason: str
+    """One sentence with the file and line that decided it."""
+
+
+Where = Literal["driver", "worker", "both"]
+State = Literal["needed", "active", "off", "not applicable", "refused"]
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A catalogue entry. `probe` gets site-packages; `apply` runs in the stage's process or vLLM's worker."""
+
+    id: str
+    drift: str
+    """Number in the catalogue of incompatibilities, `D07`."""
+    title: str
+    speculators: str
+    """PEP 440 range it concerns, `==0.3.0`."""
+    vllm: str
+    symptoms: tuple[Symptom, ...]
+    cause: str
+    mend: str
+    """What the patch does, in one sentence."""
+    replaces: str
+    """The dotted name of the code that it replaces or wraps."""
+    where: Where
+    probe: Callable[[Path], Probe]
+    apply: Callable[[], None]
+    risk: str = ""
+    references: tuple[str, ...] = ()
+    silent: bool = False
+    """True when nothing is ever raised: only the data is wrong."""
+
+
+@dataclass(frozen=True)
+class Switches:
+    """Per-project switches. A patch not named follows `mode`: auto applies what its probe finds needed."""
+
+    mode: Literal["auto", "off"] = "auto"
+    on: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PatchStatus:
+    """A patch against one environment, with the project's switches."""
+
+    id: str
+    title: str
+    state: State
+    reason: str
+    drift: str = ""
+    switch: Literal["auto", "on", "off"] = "auto"
+    silent: bool = False
+    speculators: str = ""
+    vllm: str = ""
+    cause: str = ""
+    mend: str = ""
+    replaces: str = ""
+    replaced_code: str = ""
+    """Source of the code that is replaced, as installed; '' where it cannot be read."""
+    references: tuple[str, ...] = ()
+    risk: str = ""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A patch that explains a traceback."""
+
+    patch: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What activation did for one patch in one process."""
+
+    id: str
+    state: State
+    reason: str = ""
+    digest: str = ""
+    """sha256 of the patch's own source file."""
+    replaced_digest: str = ""
+    """sha256 of the source of the code that it replaced."""
+
+

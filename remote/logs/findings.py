@@ -1,0 +1,118 @@
+"""What the log reader recognises: tracebacks, progress bars, milestones, deaths without a traceback."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One printed frame line. `source` is the line printed below it, '' when the log has none."""
+
+    file: str
+    line: int
+    function: str
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Traceback:
+    """One traceback of the log, in the order of the first header line, folded over the workers that printed it."""
+
+    exception_type: str | None
+    """As printed, qualified or not; None only when the log was cut before it."""
+    message: str
+    """Every line of the message, joined by newlines; '' for a bare `assert`."""
+    frames: tuple[Frame, ...]
+    """Outermost first, as Python prints them."""
+    worker: str | None = None
+    """Label of the first worker that printed it, without its pid (`Worker_TP3`); None without a prefix."""
+    workers: tuple[str, ...] = ()
+    """Every worker that printed it."""
+    chained_from: int | None = None
+    """Index of the traceback that this one was chained to (the one printed before it)."""
+    chain_kind: str | None = None
+    """cause ("direct cause of"), context ("during handling of") or remote."""
+    wrapper: bool = False
+    """True when it only says that something else failed ("Worker failed with error …")."""
+    caused_by: int | None = None
+    """For a wrapper: the index of the traceback it is about, None when that is not in the log."""
+    truncated: bool = False
+    line: int = 0
+    """Line number of the header in the log, from 1."""
+    offset: int = 0
+    """Byte offset of the header line in the log."""
+
+    @property
+    def innermost(self) -> Frame | None:
+        return self.frames[-1] if self.frames else None
+
+    @property
+    def message_first_line(self) -> str:
+        return self.message.split("\n", 1)[0]
+
+    @property
+    def headline(self) -> str:
+        """`Type: message`, or the failing source line where the message is empty."""
+        name = (self.exception_type or "cut off before its exception").rsplit(".", 1)[-1]
+        if self.message_first_line:
+            return f"{name}: {self.message_first_line}"
+        if self.innermost and self.innermost.source:
+            return f"{name} at `{self.innermost.source.strip()}`"
+        return name
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The last state of one bar of one worker."""
+
+    kind: str
+    """What moves, in words fit for the screen and stable for tests: `safetensors shards`, `samples`, …"""
+    done: int | None
+    total: int | None
+    worker: str | None = None
+    percent: int | None = None
+    rate: float | None = None
+    """Steps per second."""
+    eta_s: float | None = None
+    seconds: float | None = None
+    """Elapsed seconds that the bar shows."""
+
+
+@dataclass(frozen=True)
+class Milestone:
+    """A one-off figure the engine reports: `weights loaded` (s), `model loaded` (s, GiB), `kv cache` (tokens) …"""
+
+    kind: str
+    value: float
+    unit: str
+    worker: str | None = None
+
+
+@dataclass(frozen=True)
+class Fatal:
+    """A death that left no Python traceback: a signal, an OOM kill, a C++ abort."""
+
+    kind: str
+    text: str
+    signal: int | None = None
+    exit_code: int | None = None
+    remedy: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything recognised in one log so far. Immutable; a new one is made when something changed."""
+
+    tracebacks: tuple[Traceback, ...] = ()
+    progress: tuple[Progress, ...] = ()
+    milestones: tuple[Milestone, ...] = ()
+    fatal: tuple[Fatal, ...] = ()
+    root_cause: int | None = None
+    """Index into `tracebacks`; None when the log has no failure, or its cause is not in the log."""
+    root_cause_fatal: int | None = None
+    reason: str = ""
+    """Why that one is the root cause, in one sentence."""
+    bytes_read: int = 0
+    lines_read: int = field(default=0)
