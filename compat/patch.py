@@ -123,5 +123,3 @@ class Applied:
     """sha256 of the patch's own source file."""
     replaced_digest: str = ""
     """sha256 of the source of the code that it replaced."""
-
-
