@@ -1,0 +1,24 @@
+"""What the command line says when it cannot do what was asked: one sentence and the remedy, exit status 2."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Bad input or an unusable host: nothing was changed."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """` Did you mean `x`?` for the closest known word, else the list of known words."""
+    words = sorted(known)
+    close = difflib.get_close_matches(word, words, n=1)
+    if close:
+        return f"Did you mean `{close[0]}`?"
+    return f"Known: {', '.join(words)}." if words else ""

@@ -1,0 +1,163 @@
+"""What every headless command does first: connect to the project's host, find the run, follow it to its end."""
+
+from __future__ import annotations
+
+import base64
+import queue
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from compat.patch import PatchStatus
+from console.errors import UserError, nearest
+from console.project import Project
+from console.sanitise import sanitise
+from remote import protocol
+from remote.link.asker import Asker, Question, RefusingAsker
+from remote.link.errors import LinkError
+from remote.protocol import RemoteError
+from remote.session import HostSession, LinkState
+from remote.views import DONE, RUNNING, WAITING, RunView, StageView
+from remote.wire import from_wire
+
+CONNECT_TIMEOUT = 60.0
+HAND_OVER_TIMEOUT = 60.0
+"""Far above the moment that one stage's supervisor needs to start the next."""
+
+
+class TerminalAsker:
+    """Asks at the terminal, through Typer; only made when there is one."""
+
+    def ask(self, question: Question) -> str | None:
+        typer.echo(sanitise(question.text), err=True)
+        answer: str = typer.prompt(sanitise(question.title), default="", hide_input=question.secret, err=True)
+        return answer or None
+
+
+def _asker() -> Asker:
+    return TerminalAsker() if sys.stdin.isatty() and sys.stderr.isatty() else RefusingAsker()
+
+
+class Connection:
+    """A greeted session with a project's host, and what the host pushes, in order."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._pushes: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.session = HostSession(project.host, _asker(), self._on_link, self._pushes.put)
+
+    def _on_link(self, state: LinkState) -> None:
+        if state.phase == "waiting":
+            typer.echo(f"eyas: {sanitise(state.detail)}", err=True)
+        elif state.phase in ("refused", "closed"):
+            self._pushes.put({"ev": "lost", "message": state.detail, "remedy": state.remedy})
+
+    def request(self, op: str, **params: Any) -> dict[str, Any]:
+        return self.session.request(op, **params)
+
+    def run(self, run: str | None = None) -> RunView:
+        """The run named, else the newest one of the project. Raises UserError when there is none."""
+        if run is None:
+            runs = self.request(protocol.LIST, project=self.project.name)["runs"]
+            if not runs:
+                where = f"Project `{self.project.name}` has no run on {self.project.host.name} yet."
+                raise UserError(where, "Start one: `eyas run`.")
+            run = str(runs[0]["run"])
+        return from_wire(RunView, self.request(protocol.SHOW, run=run)["run"])
+
+    def start(self) -> str:
+        started = self.request(protocol.START, request_id=_request_id(), **self.project.start_params())
+        return str(started["run"])
+
+    def relaunch(self, run: str, stage: str) -> None:
+        params = self.project.start_params()
+        self.request(protocol.RELAUNCH, run=run, stage=stage, request_id=_request_id(), **params)
+
+    def patches(self) -> list[PatchStatus]:
+        """The catalogue against the environment that this project's runs use."""
+        params = self.project.start_params()
+        found = self.request(protocol.PATCHES, settings=params["settings"], switches=params["switches"])
+        return [from_wire(PatchStatus, patch) for patch in found["patches"]]
+
+    def follow(self, run: str, on_change: Callable[[RunView], None]) -> RunView:
+        """Watch `run` until nothing of it runs any more; `on_change` gets every view. Returns the last one.
+
+        Between two stages the host's supervisor hands over within a moment: a view without a live stage
+        counts as the end only when a stage failed or all are done.
+        """
+        self.session.watch(run)
+        view = self.run(run)
+        on_change(view)
+        while not _ended(view):
+            try:
+                frame = self._next_push(HAND_OVER_TIMEOUT)
+            except queue.Empty:
+                if view.state == WAITING:
+                    waiting = next(s.name for s in view.stages if s.state == WAITING)
+                    where = f"Run {run} stands still before `{waiting}`: its host started nothing."
+                    raise UserError(where, f"Go on with `eyas relaunch {waiting}`.") from None
+                continue
+            if frame.get("ev") == protocol.RUN and frame["run"].get("run") == run:
+                view = from_wire(RunView, frame["run"])
+                on_change(view)
+        return view
+
+    def log_bytes(self, run: str, stage: str, attempt: int, follow: bool) -> Iterator[bytes]:
+        """The attempt's log from its first byte; with `follow` until the attempt ends, else what is there now."""
+        self.session.tail("logs", run, stage, attempt, offset=0, follow=follow)
+        while True:
+            frame = self._next_push(None)
+            if frame.get("tail") != "logs":
+                continue
+            if frame["ev"] == protocol.DATA:
+                yield base64.b64decode(frame["data"])
+            elif frame["ev"] == protocol.END:
+                return
+
+    def _next_push(self, timeout: float | None) -> dict[str, Any]:
+        frame = self._pushes.get(timeout=timeout)
+        if frame.get("ev") == "lost":
+            raise UserError(sanitise(str(frame["message"])), sanitise(str(frame["remedy"])))
+        return frame
+
+
+@contextmanager
+def connected(project: Project) -> Iterator[Connection]:
+    """A connection to the project's host. What goes wrong becomes a UserError."""
+    connection = Connection(project)
+    try:
+        connection.session.start()
+        connection.session.wait_connected(CONNECT_TIMEOUT)
+        yield connection
+    except (LinkError, RemoteError) as error:
+        raise UserError(sanitise(error.message), sanitise(error.remedy)) from None
+    finally:
+        connection.session.close()
+
+
+def choose_stage(view: RunView, name: str | None) -> StageView:
+    """The stage named; else the running or failed one; else the last that was attempted. Raises UserError."""
+    names = [stage.name for stage in view.stages]
+    if name is not None:
+        stage = view.stage(name)
+        if stage is None:
+            raise UserError(f"Run {view.run} has no stage `{name}`.", nearest(name, names))
+        return stage
+    attempted = [stage for stage in view.stages if stage.attempts]
+    stage = view.live_stage or view.failed_stage or (attempted[-1] if attempted else None)
+    if stage is None:
+        raise UserError(f"No stage of run {view.run} has started yet.", "Look again in a moment.")
+    return stage
+
+
+def _request_id() -> str:
+    """Makes START and RELAUNCH safe to send again when the link drops before the answer."""
+    return uuid.uuid4().hex
+
+
+def _ended(view: RunView) -> bool:
+    return view.state == DONE or (view.state not in (RUNNING, WAITING))

@@ -1,0 +1,218 @@
+"""The JSON shapes and the plain-text forms of what headless commands answer. No I/O here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from compat.catalogue import PATCHES
+from compat.matcher import match
+from compat.patch import PatchStatus
+from console.errors import UserError, nearest
+from console.sanitise import sanitise
+from remote.logs.findings import Findings, Traceback
+from remote.views import AttemptView, RunView, StageView
+from remote.wire import to_wire
+
+GLYPHS = {
+    "waiting": "·",
+    "running": "▶",
+    "stopping": "◼",
+    "done": "✔",
+    "failed": "✘",
+    "stopped": "◼",
+    "lost": "?",
+}
+
+
+def run_json(view: RunView) -> dict[str, Any]:
+    """The run with its state, findings left out: `eyas tracebacks` has those."""
+    body: dict[str, Any] = to_wire(view)
+    for stage in body["stages"]:
+        stage.pop("findings", None)
+    failed = view.failed_stage
+    return {"state": view.state, "failed_stage": failed.name if failed else None, **body}
+
+
+def run_text(view: RunView) -> str:
+    versions = " on ".join(f"{name} {version}" for name, version in view.versions.items())
+    lines = [f"run {view.run}  {view.state}  {view.project}  {versions}".rstrip()]
+    lines += [_stage_line(stage) for stage in view.stages]
+    if view.error:
+        lines.append(f"! {view.error}")
+    return sanitise_lines(lines)
+
+
+def _stage_line(stage: StageView) -> str:
+    attempt = stage.latest
+    parts = [f"  {GLYPHS.get(stage.state, ' ')} {stage.name:<10} {stage.state:<9}"]
+    if attempt:
+        parts.append(f"attempt {attempt.number}")
+        if attempt.elapsed is not None:
+            parts.append(duration(attempt.elapsed))
+        if ending := attempt_ending(attempt):
+            parts.append(ending)
+    if stage.state == "running" and stage.progress:
+        progress = stage.progress
+        total = f"/{progress.total:g}" if progress.total else ""
+        parts.append(f"{progress.label} {progress.done:g}{total} {progress.unit}".rstrip())
+    cause = root_cause(stage.findings)
+    if stage.state in ("failed", "lost") and cause:
+        parts.append(cause.headline)
+    return "  ".join(parts)
+
+
+def attempt_ending(attempt: AttemptView) -> str:
+    """How the attempt ended, in words; '' while it goes on or when it went well."""
+    if attempt.error:
+        return attempt.error
+    if attempt.signal is not None:
+        return f"signal {attempt.signal}"
+    if attempt.rc:
+        return f"exit status {attempt.rc}"
+    return ""
+
+
+def root_cause(findings: Findings) -> Traceback | None:
+    return findings.tracebacks[findings.root_cause] if findings.root_cause is not None else None
+
+
+def tracebacks_json(view: RunView, stage: StageView, attempt: int | None = None) -> dict[str, Any]:
+    """Every traceback of the stage's log with the patches that mend it, and which one is the root cause."""
+    findings = stage.findings
+    entries = []
+    for traceback in findings.tracebacks:
+        matches = match(traceback.exception_type, traceback.message, traceback.frames)
+        entry = to_wire(traceback)
+        entry["headline"] = traceback.headline
+        entry["innermost"] = to_wire(traceback.innermost)
+        entry["patches"] = to_wire(matches)
+        entry["patch"] = matches[0].patch if matches else None
+        entries.append(entry)
+    return {
+        "run": view.run,
+        "stage": stage.name,
+        "attempt": attempt or (stage.latest.number if stage.latest else None),
+        "state": stage.state,
+        "root_cause": findings.root_cause,
+        "reason": findings.reason,
+        "tracebacks": entries,
+        "fatal": to_wire(findings.fatal),
+        "root_cause_fatal": findings.root_cause_fatal,
+    }
+
+
+def tracebacks_text(report: Mapping[str, Any]) -> str:
+    """The root cause first, whole; then a line for each of the others."""
+    where = f"run {report['run']}, {report['stage']}, attempt {report['attempt']}"
+    entries, root = report["tracebacks"], report["root_cause"]
+    if not entries and not report["fatal"]:
+        return f"{where}: no traceback."
+    lines = [f"{where}: {len(entries)} traceback{'s' if len(entries) != 1 else ''}"]
+    order = sorted(range(len(entries)), key=lambda i: i != root)
+    for index in order:
+        entry = entries[index]
+        mark = "root cause" if index == root else "wrapper" if entry["wrapper"] else "also"
+        workers = f"  ({', '.join(entry['workers'])})" if entry["workers"] else ""
+        lines += ["", f"[{mark}] {entry['headline']}{workers}"]
+        if index == root:
+            lines += _frames(entry["frames"])
+            lines += [f"  {line}" for line in entry["message"].splitlines()[1:]]
+            lines.append(report["reason"])
+        lines += [f"  patch {m['patch']}: {m['why']}" for m in entry["patches"]]
+    lines += [f"[fatal] {f['text']}  {f['remedy']}".rstrip() for f in report["fatal"]]
+    return sanitise_lines(lines)
+
+
+def _frames(frames: Iterable[Mapping[str, Any]]) -> list[str]:
+    lines = []
+    for frame in frames:
+        lines.append(f"  {frame['file']}:{frame['line']} in {frame['function']}")
+        if frame["source"]:
+            lines.append(f"      {frame['source'].strip()}")
+    return lines
+
+
+def patches_text(patches: Iterable[PatchStatus]) -> str:
+    rows = [f"{p.state:<15} {p.id:<22} {p.drift:<4} {p.switch:<5} {p.title}" for p in patches]
+    return sanitise_lines(rows)
+
+
+def patch_text(patch: PatchStatus) -> str:
+    parts = [
+        f"{patch.id}  {patch.drift}  {patch.state} (switch: {patch.switch})",
+        patch.title,
+        f"because    {patch.reason}",
+        f"versions   speculators {patch.speculators}, vLLM {patch.vllm}",
+        f"cause      {patch.cause}",
+        f"mend       {patch.mend}",
+        f"replaces   {patch.replaces}",
+        f"risk       {patch.risk}" if patch.risk else "",
+        f"see        {', '.join(patch.references)}" if patch.references else "",
+        *(f"    {line}" for line in patch.replaced_code.splitlines()),
+    ]
+    return sanitise_lines(p for p in parts if p)
+
+
+def require_patch(patch: str) -> None:
+    """Raises UserError when the catalogue has no such patch."""
+    known = [p.id for p in PATCHES]
+    if patch not in known:
+        raise UserError(f"There is no patch `{patch}`.", nearest(patch, known))
+
+
+class Changes:
+    """What changed from one view of a run to the next, a line each: for following without a screen."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[str, int]] = {}
+        self._notes: set[tuple[str, str]] = set()
+
+    def lines(self, view: RunView) -> list[str]:
+        news = []
+        for stage in view.stages:
+            now = (stage.state, stage.latest.number if stage.latest else 0)
+            if stage.attempts and self._seen.get(stage.name) != now:
+                self._seen[stage.name] = now
+                news.append(_stage_line(stage))
+            for note in stage.notes:
+                if (stage.name, note) not in self._notes:
+                    self._notes.add((stage.name, note))
+                    news.append(f"      {note}")
+        return [sanitise(line) for line in news]
+
+
+def log_output(chunks: Iterable[bytes], raw: bool, as_json: bool) -> Iterator[bytes]:
+    """A log as the command prints it: sanitised lines, JSON lines `{offset, text}`, or the bytes themselves."""
+    if raw:
+        yield from chunks
+        return
+    offset, rest = 0, b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield _log_line(line, offset, as_json)
+            offset += len(line) + 1
+    if rest:
+        yield _log_line(rest, offset, as_json)
+
+
+def _log_line(line: bytes, offset: int, as_json: bool) -> bytes:
+    text = line.rstrip(b"\r").decode("utf-8", "replace")
+    shown = json.dumps({"offset": offset, "text": text}) if as_json else sanitise(text)
+    return shown.encode() + b"\n"
+
+
+def duration(seconds: float) -> str:
+    """`4 s`, `3 min 07 s`, `2 h 05 min`."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def sanitise_lines(lines: Iterable[str]) -> str:
+    return "\n".join(sanitise(line) for line in lines)

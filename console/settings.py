@@ -1,0 +1,181 @@
+"""Settings: `EYAS_…` variables over `eyas.toml` over the user's `config.toml` over defaults.
+
+Every key is declared here once, with its meaning; an unknown key is an error that names the nearest known one.
+Secrets are never settings: `pass_env` only names variables to hand on.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+import types
+import typing
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from console.errors import UserError, nearest
+
+
+class Section(BaseModel):
+    """A table of eyas.toml; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EnvironmentSettings(Section):
+    python: str = Field(description="Python of an environment that exists already; leave out to let provision make it")
+
+
+class HostSettings(Section):
+    ssh: str | None = Field(None, description="a Host of your ssh config, or user@name:port")
+    embedded: bool = Field(False, description="use an SSH server of Eyas's own on this machine instead of a host")
+    python: str = Field("python3", description="runs the agent on the host; 3.10 or newer, standard library only")
+    state: str | None = Field(None, description="where runs live on the host; default ~/.local/state/eyas")
+    pass_env: tuple[str, ...] = Field((), description="names of variables of this machine to hand to the stages")
+    fingerprint: str | None = Field(None, description="the host key's SHA256 fingerprint, where you know it beforehand")
+    environment: dict[str, EnvironmentSettings] = Field({}, description="stage environments that exist on the host")
+
+
+class RunSettings(Section):
+    host: str | None = Field(None, description="which [host.NAME] to run on; needed when there are several")
+    target: str = Field(
+        "tiny", description="target model: a folder on the host, or `tiny` to have one made and trained"
+    )
+    conversations: str = Field(
+        "stdlib", description="conversations: a .jsonl file on the host, or `stdlib` for Python's own docstrings"
+    )
+    pair: Literal["seed"] = Field("seed", description="which environments the stages use")
+    tensor_parallel: Annotated[int, Field(ge=1)] = Field(1, description="GPUs (on the CPU: workers) per target model")
+    max_length: Annotated[int, Field(ge=8)] = Field(2048, description="tokens a conversation is cut to")
+    layers: Literal["auto"] | tuple[int, ...] = Field(
+        "auto", description="aux layers in vLLM's convention, or `auto` for its default"
+    )
+    samples: Annotated[int, Field(ge=1)] = Field(64, description="conversations to extract hidden states for")
+    batch_size: Annotated[int, Field(ge=1)] = Field(8, description="conversations in one forward")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="the target's number format; float32 for exact comparisons"
+    )
+
+
+class StageSettings(Section):
+    env: dict[str, str] = Field({}, description="variables for this stage's process")
+
+
+class PatchSettings(Section):
+    mode: Literal["auto", "off"] = Field("auto", description="auto applies what the probes find needed")
+    on: tuple[str, ...] = Field((), description="patches switched on by hand")
+    off: tuple[str, ...] = Field((), description="patches switched off by hand")
+
+
+class Settings(BaseSettings):
+    """One project's settings, all sources merged."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        env_prefix="EYAS_",
+        env_nested_delimiter="__",
+        nested_model_default_partial_update=True,
+    )
+
+    project: str | None = Field(None, description="the project's name; default: the folder's")
+    host: dict[str, HostSettings] = Field({}, description="hosts, by a name of your choice")
+    run: RunSettings = Field(RunSettings(), description="what a run does")
+    stage: dict[str, StageSettings] = Field({}, description="settings of single stages")
+    patches: PatchSettings = Field(PatchSettings(), description="switches of compat patches")
+
+
+def user_config() -> Path:
+    """The user's own settings file, under all projects."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "eyas" / "config.toml"
+
+
+def load(project_file: Path) -> Settings:
+    """Settings for `project_file` (an eyas.toml). Raises UserError naming the file, the key and the remedy."""
+    paths = (project_file, user_config())
+    for path in paths:
+        _check_syntax(path)
+
+    class Layered(Settings):
+        """The settings with this project's files as sources: pydantic-settings asks the class for them."""
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            files = [TomlConfigSettingsSource(settings_cls, path) for path in paths if path.is_file()]
+            return (env_settings, *files)
+
+    try:
+        return Layered()
+    except ValidationError as error:
+        raise _explain(error, paths) from None
+
+
+def _check_syntax(path: Path) -> None:
+    try:
+        tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}.", "Check its permissions and that it is UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is not valid TOML: {error}.", "Mend that line and try again.") from None
+
+
+def _explain(error: ValidationError, paths: tuple[Path, ...]) -> UserError:
+    first = error.errors()[0]
+    keys = [str(part) for part in first["loc"]]
+    dotted = ".".join(keys)
+    place = next((str(p) for p in paths if p.is_file() and _has(p, keys)), "an EYAS_ variable")
+    if first["type"] == "extra_forbidden":
+        return UserError(f"{place} has an unknown key `{dotted}`.", nearest(keys[-1], _known_keys(keys[:-1])))
+    return UserError(
+        f"{place}: `{dotted}` is wrong: {first['msg']}.", f"Got {first['input']!r}; correct it and try again."
+    )
+
+
+def _has(path: Path, keys: list[str]) -> bool:
+    node: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+    for key in keys:
+        if not isinstance(node, dict) or key not in node:
+            return False
+        node = node[key]
+    return True
+
+
+def _known_keys(keys: list[str]) -> list[str]:
+    """Fields of the section that `keys` lead to."""
+    fields: dict[str, FieldInfo] = dict(Settings.model_fields)
+    rest = list(keys)
+    while rest:
+        field = fields.get(rest.pop(0))
+        if field is None:
+            return []
+        model = _section_of(field.annotation)
+        if model is None:
+            return []
+        if typing.get_origin(field.annotation) is dict and rest:
+            rest.pop(0)  # the name of a host, a stage or an environment
+        fields = dict(model.model_fields)
+    return list(fields)
+
+
+def _section_of(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return annotation if issubclass(annotation, BaseModel) else None
+    return next((m for m in map(_section_of, typing.get_args(annotation)) if m), None)
