@@ -138,10 +138,11 @@ def _check_syntax(path: Path) -> None:
 
 
 def _explain(error: ValidationError, paths: tuple[Path, ...]) -> UserError:
-    first = error.errors()[0]
+    first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
     keys = [str(part) for part in first["loc"]]
     dotted = ".".join(keys)
-    place = next((str(p) for p in paths if p.is_file() and _has(p, keys)), "an EYAS_ variable")
+    written = keys[:-1] if first["type"] == "missing" else keys
+    place = next((str(p) for p in paths if p.is_file() and _has(p, written)), "an EYAS_ variable")
     if first["type"] == "extra_forbidden":
         return UserError(f"{place} has an unknown key `{dotted}`.", nearest(keys[-1], _known_keys(keys[:-1])))
     return UserError(
