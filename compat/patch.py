@@ -71,6 +71,10 @@ class Patch:
     references: tuple[str, ...] = ()
     silent: bool = False
     """True when nothing is ever raised: only the data is wrong."""
+    cpu_only: bool = False
+    """True when only a CPU build of vLLM needs it."""
+    written_for: tuple[str, ...] = ()
+    """sha256 of each source of `replaces` that the patch was written for; any other source is refused."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,73 @@
+"""vLLM's models renamed get_input_embeddings; speculators' replacement of `forward` calls the old name in the workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from compat import source
+from compat.patch import Patch, Probe, Symptom
+from compat.replace import WORKER, expect, once, worker_module
+
+ID = "embed-input-ids"
+CALLER = f"{WORKER}._patched_forward"
+MODEL = "vllm.model_executor.models.llama.LlamaModel"
+REPLACES = f"{WORKER}.HiddenStatesWorkerExtension._setup_hidden_states_capture"
+WRITTEN_FOR = ("68b84bc2c4d45d9af094247212c0c95bcaec0b01f14660378b96548e57b15fc0",)
+
+
+def probe(site: Path) -> Probe:
+    caller = source.find(site, CALLER)
+    model = source.find(site, MODEL)
+    old = source.calls(caller, "self.get_input_embeddings")
+    if not old:
+        return Probe(False, f"{caller.place} does not call get_input_embeddings")
+    names = {getattr(member, "name", "") for member in getattr(model.node, "body", ())}
+    if "get_input_embeddings" in names:
+        return Probe(False, f"{model.place}: LlamaModel still has get_input_embeddings")
+    return Probe(
+        True, f"{caller.at(old[0])} calls get_input_embeddings, which {model.place} (LlamaModel) does not have"
+    )
+
+
+def apply() -> None:
+    expect(REPLACES, WRITTEN_FOR)
+    module = worker_module()
+    if not once(module, ID):
+        return
+    extension = module.HiddenStatesWorkerExtension
+    wrapped = extension._setup_hidden_states_capture
+
+    def _setup_hidden_states_capture(self: Any, layer_ids: list[int]) -> None:
+        wrapped(self, layer_ids)
+        decoder = self.model_runner.model.model
+        if not hasattr(decoder, "get_input_embeddings"):
+            decoder.get_input_embeddings = decoder.embed_input_ids
+
+    extension._setup_hidden_states_capture = _setup_hidden_states_capture
+
+
+PATCH = Patch(
+    id=ID,
+    drift="D04",
+    title="get_input_embeddings became embed_input_ids",
+    speculators="==0.3.0",
+    vllm=">=0.11.1",
+    symptoms=(
+        Symptom(
+            "AttributeError",
+            message=r"'\w+' object has no attribute 'get_input_embeddings'",
+            functions=("_patched_forward",),
+        ),
+        Symptom("RuntimeError", message=r"Worker failed with error .*no attribute 'get_input_embeddings'"),
+    ),
+    cause="vLLM 0.11.1 renamed get_input_embeddings to embed_input_ids in every model; the worker extension's "
+    "replacement of forward still calls the old name, at the warm-up already.",
+    mend="Gives the decoder its old name back, in each worker, once the capture is set up.",
+    replaces=REPLACES,
+    where="worker",
+    probe=probe,
+    apply=apply,
+    references=("vllm-project/vllm#27583", "vllm-project/speculators#225"),
+    written_for=WRITTEN_FOR,
+)

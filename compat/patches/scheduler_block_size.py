@@ -1,0 +1,62 @@
+"""vLLM's Scheduler must be told the block size; speculators 0.3.0 does not tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from compat import source
+from compat.patch import Patch, Probe, Symptom
+from compat.replace import GENERATOR, expect, generator_module, once, subclass
+
+ID = "scheduler-block-size"
+CALLEE = "vllm.v1.core.sched.scheduler.Scheduler.__init__"
+REPLACES = f"{GENERATOR}.VllmHiddenStatesGenerator.__init__"
+WRITTEN_FOR = ("645fe509445cbb697326d36fe9fa17afcda7018e96de1ca211a7397c42b6126f",)
+
+
+def probe(site: Path) -> Probe:
+    callee = source.find(site, CALLEE)
+    caller = source.find(site, REPLACES)
+    if "block_size" not in source.required_parameters(callee):
+        return Probe(False, f"{callee.place} does not require block_size")
+    for call in source.calls(caller, "Scheduler"):
+        if "block_size" not in source.keywords(call):
+            return Probe(True, f"{callee.place} requires block_size, which {caller.at(call)} does not pass")
+    return Probe(False, f"{caller.place} passes block_size")
+
+
+def apply() -> None:
+    expect(REPLACES, WRITTEN_FOR)
+    module = generator_module()
+    if once(module, ID):
+        subclass(module, "Scheduler", _members)
+
+
+def _members(base: Any) -> Mapping[str, Any]:
+    def __init__(self: Any, *args: Any, **given: Any) -> None:
+        given.setdefault("block_size", given["vllm_config"].cache_config.block_size)
+        base.__init__(self, *args, **given)
+
+    return {"__init__": __init__}
+
+
+PATCH = Patch(
+    id=ID,
+    drift="D03",
+    title="Scheduler requires block_size",
+    speculators="==0.3.0",
+    vllm=">=0.11.1",
+    symptoms=(
+        Symptom("TypeError", message=r"Scheduler\.__init__\(\) missing 1 required positional argument: 'block_size'"),
+    ),
+    cause="vLLM 0.11.1 gave Scheduler.__init__ a required argument block_size.",
+    mend="Passes the block size of the cache config.",
+    replaces=REPLACES,
+    where="driver",
+    probe=probe,
+    apply=apply,
+    references=("vllm-project/speculators#225",),
+    written_for=WRITTEN_FOR,
+)

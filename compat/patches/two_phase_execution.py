@@ -1,0 +1,66 @@
+"""execute_model only runs the forward pass now; the step ends with sample_tokens, which speculators never calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from compat import source
+from compat.patch import Patch, Probe, Symptom
+from compat.replace import GENERATOR, expect, generator_module, once, subclass
+
+ID = "two-phase-execution"
+EXECUTOR = "vllm.v1.executor.multiproc_executor.MultiprocExecutor"
+CALLER = f"{GENERATOR}.VllmHiddenStatesGenerator.generate"
+REPLACES = f"{EXECUTOR}.execute_model"
+WRITTEN_FOR = ("82dd25300fd84fa3b72fcc1891dd1df72f5512d66fe31b642817711d8ef5fb66",)
+
+
+def probe(site: Path) -> Probe:
+    caller = source.find(site, CALLER)
+    try:
+        second = source.find(site, f"{EXECUTOR}.sample_tokens")
+    except source.SourceNotFound:
+        return Probe(False, "MultiprocExecutor has no sample_tokens: a step is one call")
+    steps = source.calls(caller, "self.executor.execute_model")
+    if not steps or source.calls(caller, "self.executor.sample_tokens"):
+        return Probe(False, f"{caller.place} ends its steps itself")
+    return Probe(True, f"a step ends with {second.place} (sample_tokens), which {caller.at(steps[0])} never calls")
+
+
+def apply() -> None:
+    expect(REPLACES, WRITTEN_FOR)
+    module = generator_module()
+    if once(module, ID):
+        subclass(module, "MultiprocExecutor", _members)
+
+
+def _members(base: Any) -> Mapping[str, Any]:
+    def execute_model(self: Any, scheduler_output: Any, *args: Any, **given: Any) -> Any:
+        result = base.execute_model(self, scheduler_output, *args, **given)
+        return self.sample_tokens(None) if result is None else result
+
+    return {"execute_model": execute_model}
+
+
+PATCH = Patch(
+    id=ID,
+    drift="D08",
+    title="A step has two phases: execute_model, then sample_tokens",
+    speculators="==0.3.0",
+    vllm=">=0.11.1",
+    symptoms=(
+        Symptom("RuntimeError", message=r"^State error: sample_tokens\(\) must be called after execute_model\(\)"),
+        Symptom("RuntimeError", message=r"Worker failed with error .*sample_tokens\(\) must be called after"),
+    ),
+    cause="Since vLLM 0.11.1 execute_model returns None and the step must be ended with sample_tokens; the generator "
+    "does not, so the second step of a process is refused by the workers.",
+    mend="Calls sample_tokens(None) whenever execute_model returned None.",
+    replaces=REPLACES,
+    where="driver",
+    probe=probe,
+    apply=apply,
+    references=("vllm-project/vllm#26866", "vllm-project/speculators#225"),
+    written_for=WRITTEN_FOR,
+)
