@@ -79,7 +79,7 @@ class Project:
             "project": self.name,
             "settings": self.host_settings(),
             "switches": to_wire(self.switches()),
-            "secrets": {name: os.environ[name] for name in self.host.pass_env if name in os.environ},
+            "secrets": self.host.secrets(),
         }
 
 
@@ -134,6 +134,7 @@ def _profile(file: Path, settings: Settings, name: str | None) -> HostProfile:
         name=wanted,
         ssh=host.ssh,
         embedded=host.embedded,
+        ssh_config=host.ssh_config,
         python=host.python,
         state=host.state,
         pass_env=host.pass_env,

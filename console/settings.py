@@ -38,6 +38,7 @@ class EnvironmentSettings(Section):
 class HostSettings(Section):
     ssh: str | None = Field(None, description="a Host of your ssh config, or user@name:port")
     embedded: bool = Field(False, description="use an SSH server of Eyas's own on this machine instead of a host")
+    ssh_config: Path | None = Field(None, description="another ssh configuration than your own")
     python: str = Field("python3", description="runs the agent on the host; 3.10 or newer, standard library only")
     state: str | None = Field(None, description="where runs live on the host; default ~/.local/state/eyas")
     pass_env: tuple[str, ...] = Field((), description="names of variables of this machine to hand to the stages")
