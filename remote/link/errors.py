@@ -98,3 +98,9 @@ class NotConnected(LinkError):
 
     kind = "not_connected"
     retry = True
+
+
+class NoAnswer(LinkError):
+    """The link stands, but a request was not answered in time. It may have been carried out."""
+
+    kind = "no_answer"

@@ -23,3 +23,15 @@ class ByteStream(Protocol):
 
     def exit_status(self) -> int | None:
         """Of the command, None while unknown."""
+
+
+class Link(Protocol):
+    """A connection to one host, as far as the client needs it."""
+
+    def open_stream(self, command: str) -> ByteStream:
+        """Run `command` on the host. Raises LinkError."""
+
+    def is_open(self) -> bool: ...
+
+    def drop(self) -> None:
+        """End everything now, without blocking."""
