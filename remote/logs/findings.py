@@ -42,6 +42,8 @@ class Traceback:
     """Line number of the header in the log, from 1."""
     offset: int = 0
     """Byte offset of the header line in the log."""
+    printed: int = 1
+    """How many times the log has it, over all workers."""
 
     @property
     def innermost(self) -> Frame | None:
@@ -67,7 +69,7 @@ class Progress:
     """The last state of one bar of one worker."""
 
     kind: str
-    """What moves, in words fit for the screen and stable for tests: `safetensors shards`, `samples`, …"""
+    """What moves, stable for tests: `safetensors_shards`, `cudagraph_capture`, `generic_tqdm`, …"""
     done: int | None
     total: int | None
     worker: str | None = None
@@ -77,11 +79,13 @@ class Progress:
     eta_s: float | None = None
     seconds: float | None = None
     """Elapsed seconds that the bar shows."""
+    label: str = ""
+    """The bar's own words."""
 
 
 @dataclass(frozen=True)
 class Milestone:
-    """A one-off figure the engine reports: `weights loaded` (s), `model loaded` (s, GiB), `kv cache` (tokens) …"""
+    """A one-off figure the engine reports: `load_weights_done` (s), `model_loaded` (GiB; s), `kv_cache` (tokens) …"""
 
     kind: str
     value: float
@@ -99,6 +103,14 @@ class Fatal:
     exit_code: int | None = None
     remedy: str = ""
     line: int = 0
+    worker: str | None = None
+    pid: int | None = None
+    count: int = 1
+    """Times seen, or processes lost."""
+    ranks: tuple[int, ...] = ()
+    """Ranks that report it."""
+    root_rank: int | None = None
+    """The rank that failed first, where the log says so."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,56 @@
+"""Logs inside a line: text with escaped line ends, as JSON and `repr` write it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+_STARTS = re.compile(r"\{\s*\"")
+_ESCAPE = re.compile(r"\\(.)")
+_LINE_KEYS = ("log", "message", "msg", "line", "l")
+_PLAIN = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def may_hold(text: str) -> bool:
+    return ("Traceback (most recent call last):\\n" in text) or ('File \\"' in text and "\\n" in text)
+
+
+def unwrap(text: str) -> str | None:
+    """The line that a log shipper put into a JSON object of its own; None for any other text."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, dict):
+        for name in _LINE_KEYS:
+            line = value.get(name)
+            if isinstance(line, str) and "\n" not in line.rstrip("\r\n"):
+                return line.rstrip("\r\n")
+    return None
+
+
+def lines(text: str) -> list[str]:
+    """The lines of every escaped text that has more than one."""
+    found: list[str] = []
+    start = _STARTS.search(text)
+    if start:
+        try:
+            value, _ = json.JSONDecoder().raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            value = None
+        if value is not None:
+            _gather(value, found)
+            return [line for item in found for line in item.replace("\r", "").split("\n")]
+    return _ESCAPE.sub(lambda match: _PLAIN.get(match[1], match[1]), text).replace("\r", "").split("\n")
+
+
+def _gather(value: object, found: list[str]) -> None:
+    if isinstance(value, str):
+        if "\n" in value:
+            found.append(value)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _gather(item, found)
+    elif isinstance(value, list):
+        for item in value:
+            _gather(item, found)

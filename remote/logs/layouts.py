@@ -1,0 +1,134 @@
+"""The shapes that a traceback's lines come in: Python's own, exception groups, Rich's box, IPython's."""
+
+from __future__ import annotations
+
+import re
+
+from remote.logs.findings import Frame
+
+HEADER = re.compile(r"(?P<before>.*?)(?P<group>Exception Group )?Traceback \(most recent call last\):$")
+BOX_HEADER = re.compile(r"\s*╭─+ Traceback \(most recent call last\) ─+╮$")
+NOTEBOOK_HEADER = re.compile(r"(?P<type>[A-Za-z_][\w.]*) {2,}Traceback \(most recent call last\)$")
+
+FRAME = re.compile(r'\s+File "(?P<file>.+?)", line (?P<line>\d+), in (?P<function>.+)$')
+SYNTAX_PLACE = re.compile(r'\s+File "(?P<file>.+?)", line (?P<line>\d+)$')
+REPEATED = re.compile(r"\s*\[Previous line repeated (\d+) more times?\]$")
+ELIDED = re.compile(r"\s*\.\.\.<\d+ lines>\.\.\.$")
+MARKS = re.compile(r"\s*[~^]+[~^ ]*$")
+
+_TYPE = r"[A-Za-z_]\w*(?:\.(?:[A-Za-z_]\w*|<locals>))*(?:\([\w.]+\))?"
+EXCEPTION = re.compile(rf"(?P<type>{_TYPE})(?::(?: (?P<message>.*))?)?$")
+_NOT_A_TYPE = frozenset({"INFO", "DEBUG", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL", "Note", "File", "Traceback"})
+
+CHAINS = {
+    "The above exception was the direct cause of the following exception:": "cause",
+    "During handling of the above exception, another exception occurred:": "context",
+}
+
+GROUP_BORDER = re.compile(r"\s*(?:\| ?|\+ (?=Exception Group ))")
+GROUP_RULE = re.compile(r"\s*\+[-+]+(?: \d+ -+| \.\.\. -+)?$")
+
+_BOX_LINE = re.compile(r"\s*│ (?P<inner>.*?)\s*│$")
+_BOX_FRAME = re.compile(r"(?P<file>.*\S):(?P<line>\d+) in (?P<function>\S+)$")
+_BOX_SOURCE = re.compile(r"❱\s*\d+ (?P<code>.*)$")
+_NOTEBOOK_FRAME = re.compile(
+    r"(?:File |Cell )(?P<file>.+?)(?:, line |:)(?P<line>\d+)(?:, in (?P<function>[\w.<>]+)(?:\(.*)?)?$"
+)
+_NOTEBOOK_SOURCE = re.compile(r"-+> ?(?P<line>\d+) (?P<code>.*)$")
+
+
+def exception_line(text: str) -> tuple[str, str | None] | None:
+    """(type, first line of the message) when `text` can end a traceback; None for the message without a colon."""
+    match = EXCEPTION.match(text)
+    if not match:
+        return None
+    name = match["type"]
+    last = name.rsplit(".", 1)[-1].lstrip("_")
+    if name in _NOT_A_TYPE or not (last[:1].isupper() or "." in name or last.endswith(("error", "exception"))):
+        return None
+    return name, (match["message"] or "").strip() if ":" in text[len(name) :] else None
+
+
+class Body:
+    """Collects the frames of one traceback; a subclass knows how its layout prints them."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+
+    def add(self, text: str) -> bool:
+        """Take one line; False when it is not part of the frames."""
+        raise NotImplementedError
+
+    def _source(self, code: str) -> None:
+        if self.frames and not self.frames[-1].source:
+            last = self.frames[-1]
+            self.frames[-1] = Frame(last.file, last.line, last.function, code.strip())
+
+
+class PlainBody(Body):
+    """Python's own layout, 3.9 to 3.14. `base` is the indentation of the header."""
+
+    def __init__(self, base: int = 0) -> None:
+        super().__init__()
+        self.base = base
+
+    def unindent(self, text: str) -> str | None:
+        """`text` without the header's indentation; None when it has less."""
+        if not self.base:
+            return text
+        return text[self.base :] if not text[: self.base].strip() else None
+
+    def add(self, text: str) -> bool:
+        if not text[:1].isspace():
+            return False
+        frame = FRAME.match(text)
+        if frame:
+            self.frames.append(Frame(frame["file"], int(frame["line"]), frame["function"]))
+        elif not (MARKS.match(text) or ELIDED.match(text) or REPEATED.match(text) or text.startswith('  File "')):
+            self._source(text)
+        return True
+
+
+class BoxBody(Body):
+    """Rich's box; long paths are wrapped, so a frame can take two lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._path = ""
+
+    def add(self, text: str) -> bool:
+        if text.lstrip().startswith("╰"):
+            return True
+        line = _BOX_LINE.match(text)
+        if not line:
+            return False
+        inner = line["inner"]
+        if source := _BOX_SOURCE.match(inner):
+            self._source(source["code"].lstrip("│ "))
+            self._path = ""
+        elif inner[:1] in ("", " ", "╭", "│", "╰") or (inner[:1].isdigit() and not self._path):
+            self._path = ""
+        else:
+            # The box wraps at spaces too.
+            self._path += (" " if self._path.endswith(" in") or inner.startswith("in ") else "") + inner
+            if frame := _BOX_FRAME.match(self._path):
+                self.frames.append(Frame(frame["file"], int(frame["line"]), frame["function"]))
+                self._path = ""
+        return True
+
+
+class NotebookBody(Body):
+    """IPython's layout: the frames stand at the margin, an arrow marks the source line."""
+
+    def __init__(self, exception_type: str) -> None:
+        super().__init__()
+        self._type = exception_type
+
+    def add(self, text: str) -> bool:
+        if text.startswith(self._type):
+            return False
+        if frame := _NOTEBOOK_FRAME.match(text):
+            self.frames.append(Frame(frame["file"], int(frame["line"]), frame["function"] or "<module>"))
+        elif source := _NOTEBOOK_SOURCE.match(text):
+            self._source(source["code"])
+        return True

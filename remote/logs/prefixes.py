@@ -1,0 +1,122 @@
+"""Who wrote a line: transport wrapping, worker prefixes and the head that vLLM puts on every line of a record."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Origin(NamedTuple):
+    """The process that a line's prefixes name. Two lines with the same `key` come from the same process."""
+
+    key: str = ""
+    label: str | None = None
+    pid: int | None = None
+    rank: int | None = None
+
+    @property
+    def family(self) -> str:
+        """The label without its numbers: workers of one group share it."""
+        return re.sub(r"\d+", "#", self.label or "")
+
+
+class Line(NamedTuple):
+    """A line without its prefixes."""
+
+    origins: tuple[Origin, ...]
+    """Outermost first; more than one only when the processes' writes got woven inside the line."""
+    level: str
+    """Level of the record's head, '' without a head."""
+    source: str
+    """`file.py:12` of the record's head, '' without a head."""
+    text: str
+    hint: str | None = None
+    """A worker named in the record's head rather than in a prefix; the record's other lines lack it."""
+
+
+_WORKER = re.compile(
+    r"\((?P<label>[A-Za-z_][\w.\-]*(?: [A-Z]{2,3}\d+)?)(?: rank=(?P<rank>\d+))?"
+    r" pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:]+))?\) ?"
+)
+_DAEMON = re.compile(r"\((?P<label>raylet|autoscaler|dashboard|gcs_server)[^)\n]{0,40}\) ?")
+_RANK = re.compile(
+    r"\[rank(?P<rank>\d+)\]: ?(?!\[)|\[default(?P<slot>\d+)\]: ?|\[\d+,(?P<mpi>\d+)\]<std(?:err|out)>: ?"
+)
+_TRANSPORT = re.compile(
+    r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.\-]+ [\w.@\-/]+(?:\[\d+\])?: "  # journald, syslog
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d+(?:Z|[+\-]\d\d:?\d\d)?"
+    r" (?:(?:stdout|stderr) [FP] | ?>> )"  # Kubernetes, shippers
+    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6,9}Z "  # docker logs --timestamps
+    r"|(?P<service>[A-Za-z][\w.\-]*) *\| (?!\s*\|)"  # docker compose
+)
+_HEAD = re.compile(
+    r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?"
+    r" (?:\[(?P<bracketed>[^\]\s]{1,200}:\d+)\]|(?P<bare>[\w./\-]{1,200}:\d+)\]) ?"
+)
+_SGLANG = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? (?P<label>(?:(?:DP|TP|PP|EP)\d+ ?)+)\] ")
+
+_NOBODY = Origin()
+
+
+def read_line(text: str) -> Line:
+    """Take the prefixes off one line."""
+    position = 0
+    key = ""
+    origins: list[Origin] = []
+    while position < len(text):
+        first = text[position]
+        if first == "(":
+            match = _WORKER.match(text, position) or _DAEMON.match(text, position)
+            if not match:
+                break
+            _add(origins, _worker(match, key))
+        elif first == "[":
+            match = _RANK.match(text, position)
+            if not match:
+                break
+            rank = match["rank"] or match["mpi"]
+            label = f"rank{rank}" if rank else f"default{match['slot']}"
+            origin = Origin(f"{key}[{label}]", label, None, int(rank) if rank else None)
+            if origins:  # the process prefix names the worker already; the rank only keeps its streams apart
+                origins[-1] = origins[-1]._replace(key=origins[-1].key + origin.key)
+            else:
+                origins.append(origin)
+        elif not origins and (match := _TRANSPORT.match(text, position)):
+            key = f"{match['service'] or ''}|"
+        else:
+            break
+        position = match.end()
+    if key and not origins:
+        origins.append(Origin(key))
+    level = source = ""
+    hint = None
+    head = _HEAD.match(text, position)
+    if head:
+        level, source = head["level"], head["bracketed"] or head["bare"]
+        position = head.end()
+    elif text.startswith("[", position) and (sglang := _SGLANG.match(text, position)):
+        hint = sglang["label"].strip()
+    return Line(tuple(origins) or (_NOBODY,), level, source, text[position:].rstrip(), hint)
+
+
+def _worker(match: re.Match[str], key: str) -> Origin:
+    groups = match.groupdict()
+    rank, pid, ip = groups.get("rank"), groups.get("pid"), groups.get("ip")
+    label = groups["label"]
+    return Origin(
+        f"{key}({label} {rank or ''} {pid or ''} {ip or ''})",
+        label,
+        int(pid) if pid else None,
+        int(rank) if rank else None,
+    )
+
+
+def _add(origins: list[Origin], new: Origin) -> None:
+    """A second prefix either names the same process more closely or shows that two processes wrote at once."""
+    if origins:
+        outer = origins[-1]
+        nested = outer.pid is None or new.pid is None or outer.pid == new.pid or (new.label or "").startswith("Ray")
+        if nested or outer.key == new.key:
+            origins[-1] = new
+            return
+    origins.append(new)

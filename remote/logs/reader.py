@@ -1,0 +1,271 @@
+"""The log reader: bytes in, findings out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from remote.logs import embedded, fatal, progress
+from remote.logs.diagnosis import diagnose
+from remote.logs.fatal import FatalReader
+from remote.logs.findings import Findings
+from remote.logs.fold import Fold
+from remote.logs.prefixes import Line, Origin, read_line
+from remote.logs.progress import ProgressReader
+from remote.logs.records import Segment, Splitter, clean
+from remote.logs.tracebacks import Stream
+from remote.logs.weave import Weaver
+
+MAX_STREAMS = 512
+IDLE_LINES = 4096
+"""A traceback that got no line for so long is not waited for any more."""
+
+_TRACEBACK_TOKENS = (
+    b"Traceback (most recent",
+    b'  File "',
+    b'  File \\"',
+    b"Exception ignored in",
+    b" the above exception",
+    b"The above exception",
+)
+_TOKENS = (
+    *_TRACEBACK_TOKENS,
+    *progress.TOKENS,
+    *progress.MILESTONE_TOKENS,
+    *fatal.TOKENS,
+    b"attempt ",
+    b"Initializing a V1 LLM engine",
+    b"Initializing hidden states generator",
+)
+_TWO_PREFIXES = re.compile(rb" pid=\d+\)(?:\x1b\[[\d;]*m)* +(?:\x1b\[[\d;]*m)*\([A-Za-z_]+[^)\n]* pid=")
+_ATTEMPT = re.compile(
+    r"[=#*@\- ]*attempt \d+[ =:#*\-]*$|Initializing a V1 LLM engine|.{0,80}Initializing hidden states generator"
+)
+
+
+class LogReader:
+    """Pure and incremental: bytes in, findings out, the same whatever the chunks. No I/O; memory is bounded."""
+
+    def __init__(self) -> None:
+        self._splitter = Splitter()
+        self._streams: dict[tuple[str, str], Stream] = {}
+        self._open: set[tuple[str, str]] = set()
+        self._weaver = Weaver(self._fit)
+        self._fold = Fold()
+        self._progress = ProgressReader()
+        self._fatal = FatalReader(self._extraction)
+        self._sequence = 0
+        self._attempts: list[int] = []
+        self._carried: Origin | None = None
+        self._previous = b""
+        self._latest: dict[str, tuple[str, str]] = {}
+        self._crlf_everywhere = False
+        self._finished = False
+        self._version = 0
+        self._cached: tuple[object, Findings] | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Read on. Raises ValueError after `finish`."""
+        if self._finished:
+            raise ValueError("The log was finished; a new LogReader reads the next one.")
+        for segment in self._splitter.feed(data, self._skip):
+            self._segment(segment)
+
+    def finish(self) -> Findings:
+        """The log ends here: tracebacks still being printed are kept as truncated."""
+        if not self._finished:
+            for segment in self._splitter.finish():
+                self._segment(segment)
+            for stream in self._streams.values():
+                stream.finish()
+            self._open.clear()
+            self._finished = True
+            self._version += 1
+        return self.findings()
+
+    def findings(self) -> Findings:
+        """Everything recognised so far. A traceback appears once its exception line was read."""
+        tail = self._splitter.tail()
+        if not any(token in tail for token in progress.TOKENS):
+            tail = b""
+        state = (self._version, self._progress.version, self._fatal.version, self._sequence, tail)
+        if self._cached is None or self._cached[0] != state:
+            self._cached = (state, self._make(tail))
+        read = (self._splitter.bytes_read, self._splitter.lines_read)
+        found = self._cached[1]
+        if (found.bytes_read, found.lines_read) != read:
+            found = replace(found, bytes_read=read[0], lines_read=read[1])
+            self._cached = (state, found)
+        return found
+
+    def _make(self, tail: bytes) -> Findings:
+        deaths = self._fatal.found
+        diagnosis = diagnose(self._fold.errors, self._attempts, deaths)
+        bars = self._progress.bars
+        if tail:
+            line = read_line(clean(tail))
+            origin = line.origins[-1] if line.origins[-1].label else self._carried
+            bars = self._progress.with_bar(origin.label if origin else None, line.text)
+        return Findings(
+            tracebacks=diagnosis.tracebacks,
+            progress=bars,
+            milestones=self._progress.milestones,
+            fatal=deaths,
+            root_cause=diagnosis.root_cause,
+            root_cause_fatal=diagnosis.root_cause_fatal,
+            reason=diagnosis.reason,
+        )
+
+    # -- lines
+
+    def _skip(self, block: bytes) -> bool:
+        if self._wanted(block):
+            return False
+        self._carried = None
+        self._previous = block[block.rfind(b"\n", 0, -1) + 1 :][:256]
+        return True
+
+    def _wanted(self, data: bytes) -> bool:
+        if self._open or self._weaver.busy:
+            return True
+        return any(token in data for token in _TOKENS) or _TWO_PREFIXES.search(data) is not None
+
+    def _segment(self, segment: Segment) -> None:
+        if segment.first:
+            self._carried = None
+        data = segment.data
+        wanted = self._wanted(data)
+        if not wanted and segment.end == "return" and len(data) < 256:
+            self._carry(data)
+        if wanted:
+            self._line(segment)
+        if segment.end != "return":
+            self._previous = data[:256]
+
+    def _carry(self, data: bytes) -> None:
+        """A prefix, then a carriage return, then the bar that the prefix belongs to."""
+        line = read_line(clean(data))
+        if not line.text:
+            self._carried = line.origins[-1] if line.origins[-1].label else self._carried
+
+    def _line(self, segment: Segment) -> None:
+        text = clean(segment.data)
+        if b"\\n" in segment.data and embedded.may_hold(text):
+            self._embedded(text, segment)
+        elif text.startswith("{"):
+            text = embedded.unwrap(text) or text
+        line = read_line(text)
+        if segment.end == "return" and not line.text:
+            if line.origins[-1].label:
+                self._carried = line.origins[-1]
+            return
+        origin = self._weaver.owner(line)
+        bar_origin = origin
+        if not origin.label and self._carried is not None:
+            bar_origin = self._carried
+        if self._is_bar(segment.data) and self._bar(bar_origin, line, segment):
+            self._deaths(origin, line.text, segment.line)
+            return
+        if any(token in segment.data for token in progress.MILESTONE_TOKENS):
+            self._progress.read_milestone(origin.label or line.hint, line.text)
+        self._deaths(origin, line.text, segment.line)
+        if segment.end == "return" and not line.text[:1].isspace() and "Traceback" not in line.text:
+            return
+        self._traceback_line(origin, line, segment)
+
+    @staticmethod
+    def _is_bar(data: bytes) -> bool:
+        return any(token in data for token in progress.TOKENS)
+
+    def _bar(self, origin: Origin, line: Line, segment: Segment) -> bool:
+        label = origin.label or line.hint
+        if label is None and segment.first:
+            # Containers turn the carriage return into a line feed: the prefix stands alone on the line before.
+            text = clean(self._previous.rstrip(b"\r\n"))
+            before = read_line((embedded.unwrap(text) or text) if text.startswith("{") else text)
+            if before.origins[-1].pid is not None and not before.text and not before.source:
+                label = before.origins[-1].label
+        return self._progress.read_bar(label, line.text)
+
+    def _deaths(self, origin: Origin, text: str, line: int) -> None:
+        if _ATTEMPT.match(text):
+            self._attempts = [*self._attempts[-99:], self._sequence + 1]
+        self._fatal.read(origin, text, line)
+
+    def _extraction(self) -> tuple[int, int] | None:
+        for bar in self._progress.bars:
+            if bar.kind == "hidden_state_extraction" and bar.done is not None and bar.total is not None:
+                return bar.done, bar.total
+        return None
+
+    # -- tracebacks
+
+    def _traceback_line(self, origin: Origin, line: Line, segment: Segment) -> None:
+        key = (origin.key, f"{line.level} {line.source}" if line.source else "")
+        if self._open:
+            self._settle(key, segment)
+        stream = self._streams.get(key)
+        if stream is None:
+            if len(self._streams) >= MAX_STREAMS:
+                self._retire()
+            stream = self._streams[key] = Stream(self._fold.add, self._next)
+        goes_on = False
+        if segment.end == "crlf":
+            if not line.source and line.text:
+                self._crlf_everywhere = True
+            goes_on = bool(line.source) and not self._crlf_everywhere
+        was_open = stream.open
+        stream.read(origin, line.hint, line.level, line.text, segment.line, segment.offset, goes_on)
+        if was_open or stream.open:
+            self._version += 1
+        if stream.open:
+            self._open.add(key)
+        else:
+            self._open.discard(key)
+        self._latest[origin.key] = key
+
+    def _settle(self, key: tuple[str, str], segment: Segment) -> None:
+        """End the messages that this line shows to have ended, and what nothing was heard of for long."""
+        for other in list(self._open):
+            stream = self._streams[other]
+            same_process = other[0] == key[0]
+            # Without a prefix only the very next line can belong to a message.
+            interrupted = not other[0] and not other[1] and stream.last_line + 1 < segment.line
+            if interrupted or (same_process and other != key):
+                stream.end_message()
+            if segment.line - stream.last_line > IDLE_LINES:
+                stream.finish()
+            if not stream.open:
+                self._open.discard(other)
+
+    def _retire(self) -> None:
+        idle = [key for key, stream in self._streams.items() if not stream.open]
+        for key in (idle or list(self._streams))[: MAX_STREAMS // 2]:
+            self._streams.pop(key).finish()
+            self._open.discard(key)
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def _fit(self, origin: Origin, line: Line) -> int:
+        """How well the line goes on what that process wrote; its fellows often print the same traceback."""
+        source = f"{line.level} {line.source}" if line.source else ""
+        stream = self._streams.get((origin.key, source))
+        if stream is None:
+            return 1 if not line.text[:1].isspace() else -1
+        fellows = [other for key, other in self._streams.items() if key[1] == source and other is not stream]
+        told = [answer for other in fellows if (answer := other.foretells(stream, line.text)) is not None]
+        return stream.fit(line.text) + (4 if any(told) else -3 if told else 0)
+
+    def _embedded(self, text: str, segment: Segment) -> None:
+        """A traceback whose line ends were escaped, as in a JSON string: a small log of its own."""
+        streams: dict[str, Stream] = {}
+        for piece in embedded.lines(text):
+            line = read_line(piece)
+            origin = line.origins[-1]
+            stream = streams.setdefault(origin.key, Stream(self._fold.add, self._next))
+            stream.read(origin, line.hint, line.level, line.text, segment.line, segment.offset, False)
+        for stream in streams.values():
+            stream.finish()
+        self._version += 1

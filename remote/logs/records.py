@@ -1,0 +1,139 @@
+"""Bytes to segments: lines and carriage-return updates, each with its exact place in the stream.
+
+A segment ends at a line feed, at a carriage return, or at both. vLLM joins the lines of one log record with
+CR LF and ends the record with a bare LF, so the ending is kept: it says whether the record goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+HEAD_BYTES = 60 * 1024
+TAIL_BYTES = 4 * 1024
+"""What is kept of a longer segment: its head and its tail, so that memory stays bounded."""
+
+_ESCAPES = re.compile(
+    rb"(?:\x1b|#033)\[[0-?]*[ -/]*[@-~]"  # colours and cursor moves, also as syslog writes them
+    rb"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles and links
+    rb"|\x1b[@-Z\\^_]"
+)
+
+
+class Segment(NamedTuple):
+    """One piece of a line, still in bytes. `line` counts from 1, `offset` is that of the line's first byte."""
+
+    data: bytes
+    line: int
+    offset: int
+    first: bool
+    """Nothing stands before it on its line."""
+    end: str
+    """newline, crlf, return (the cursor went back to the line's start), or cut (the log ends here)."""
+
+
+def clean(data: bytes) -> str:
+    """Text without escapes and NULs; invalid UTF-8 becomes U+FFFD."""
+    if b"\x1b" in data or b"#033[" in data:
+        data = _ESCAPES.sub(b"", data)
+    if b"\0" in data:
+        data = data.replace(b"\0", b"")
+    return data.decode("utf-8", "replace")
+
+
+class Splitter:
+    """Cuts a byte stream into segments, the same ones whatever the chunks it arrives in."""
+
+    def __init__(self) -> None:
+        self.bytes_read = 0
+        self.lines_read = 0
+        self._pending = bytearray()
+        self._dropped = 0
+        self._line_offset = 0
+        self._position = 0
+        self._first = True
+
+    def feed(self, data: bytes, skip: Callable[[bytes], bool]) -> Iterator[Segment]:
+        """Segments completed by `data`. Whole blocks of lines for which `skip` answers True are only counted."""
+        self.bytes_read += len(data)
+        newline = data.rfind(b"\n")
+        if newline >= 0:
+            self._pending += data[: newline + 1]
+            block = bytes(self._pending)
+            self._pending = bytearray(data[newline + 1 :])
+            if self._first and not self._dropped and skip(block):
+                self._count(block)
+            else:
+                yield from self._lines(block)
+        else:
+            self._pending += data
+        yield from self._returns()
+        self._shrink()
+
+    def tail(self) -> bytes:
+        """The segment still being written, without its ending."""
+        return bytes(self._pending)
+
+    def finish(self) -> Iterator[Segment]:
+        data = bytes(self._pending)
+        self._pending.clear()
+        if data:
+            self.lines_read += 1
+            yield self._segment(data.rstrip(b"\r"), "cut")
+
+    def _count(self, block: bytes) -> None:
+        self.lines_read += block.count(b"\n")
+        self._position += len(block)
+        self._line_offset = self._position
+
+    def _lines(self, block: bytes) -> Iterator[Segment]:
+        for line in block.split(b"\n")[:-1]:
+            size = len(line) + self._dropped + 1
+            if b"\r" in line:
+                body = line.rstrip(b"\r")
+                *updates, last = body.split(b"\r")
+                for update in updates:
+                    yield self._segment(update, "return")
+                    self._first = False
+                yield self._segment(last, "newline" if body == line else "crlf")
+            else:
+                yield self._segment(line, "newline")
+            self._dropped = 0
+            self._position += size
+            self._line_offset = self._position
+            self._first = True
+            self.lines_read += 1
+
+    def _returns(self) -> Iterator[Segment]:
+        """Updates of a bar that is redrawn in place arrive long before their line ends."""
+        if b"\r" not in self._pending:
+            return
+        # A return at the very end may be half of CR LF, so it waits for the next byte.
+        cut = bytes(self._pending).rstrip(b"\r").rfind(b"\r") + 1
+        if not cut:
+            return
+        *updates, _ = bytes(self._pending[:cut]).split(b"\r")
+        del self._pending[:cut]
+        self._position += cut + self._dropped
+        self._dropped = 0
+        for update in updates:
+            yield self._segment(update, "return")
+            self._first = False
+
+    def _shrink(self) -> None:
+        if len(self._pending) <= HEAD_BYTES + TAIL_BYTES:
+            return
+        body = bytes(self._pending).rstrip(b"\r")
+        returns = len(self._pending) - len(body)
+        kept = body
+        if len(body) > HEAD_BYTES + TAIL_BYTES:
+            kept = body[:HEAD_BYTES] + body[-TAIL_BYTES:]
+        kept += b"\r" * min(returns, 1)
+        self._dropped += len(self._pending) - len(kept)
+        self._pending = bytearray(kept)
+
+    def _segment(self, data: bytes, end: str) -> Segment:
+        if len(data) > HEAD_BYTES + TAIL_BYTES:
+            data = data[:HEAD_BYTES] + data[-TAIL_BYTES:]
+        return Segment(data, self.lines_read + (end != "cut"), self._line_offset, self._first, end)

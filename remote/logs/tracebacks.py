@@ -1,0 +1,299 @@
+"""Tracebacks out of lines: one automaton per stream (a process and, where vLLM heads each line, its source tag)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from remote.logs import layouts
+from remote.logs.layouts import Body, BoxBody, NotebookBody, PlainBody
+from remote.logs.prefixes import Origin
+
+MAX_FRAMES = 2000
+MAX_MESSAGE_LINES = 200
+MAX_SCRIPT = 400
+MAX_STRAY_LINES = 8
+"""So many lines that fit nowhere end a traceback that was never finished."""
+
+_SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
+_LOG_LINE = re.compile(
+    r"\[?\d{4}-\d\d-\d\d[ T]|\[\d\d:\d\d:\d\d|\[[A-Za-z]\w*\] |\[\s*\d+\.\d+\]"
+    r"|[\[(]?(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b|\[?[IWEF]\d{3,4} \d\d:\d\d"
+    r"|\[rank\d+\]:\[|@@|\$ |>>> |[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d |\S+\.py:\d+: \w+"
+    r"|Exception (?:ignored|in thread)|Process \S+:$|terminate called after|Fatal Python error"
+    r"|\tCommand being timed|Command exited with"
+    r"|(?:Killed|Terminated|Aborted|Bus error|Segmentation fault)\b|.{0,200}\bline \d+: +\d+ (?:Killed|Aborted|Bus)"
+    r"|srun: |slurmstepd: |make: \*\*\*|!!!!!!!|\*\*\* SIG|\S.{0,60}\d%\||=+ ?\w+ \d+"
+)
+_THREAD = re.compile(r"Exception in thread (?P<thread>.+):$")
+
+
+@dataclass(eq=False)
+class Raw:
+    """One printing of a traceback. `sequence` orders the printings by their header lines."""
+
+    sequence: int
+    line: int
+    offset: int
+    origin: Origin
+    worker: str | None
+    level: str
+    body: Body
+    chained_from: Raw | None = None
+    chain_kind: str | None = None
+    exception_type: str | None = None
+    message: list[str] = field(default_factory=list)
+    bare: bool = False
+    """The exception line had no colon, so no message follows."""
+    truncated: bool = False
+    secondary: bool = False
+    """Printed while the process was going down, or by code that went on: never the first suspect."""
+    note: bool = False
+    """Printed again as a note of the exception before it (PEP 678), not a second failure."""
+    group: int | None = None
+    """Exceptions of one group share this number."""
+
+
+class Stream:
+    """Follows one stream. Calls `ended` when a traceback's exception line was read, or when it broke off."""
+
+    def __init__(self, ended: Callable[[Raw], None], sequence: Callable[[], int]) -> None:
+        self._ended = ended
+        self._sequence = sequence
+        self._raw: Raw | None = None
+        self._state = "idle"
+        self._last: Raw | None = None
+        self._chain: str | None = None
+        self._stray = 0
+        self._blanks = 0
+        self._group: int | None = None
+        self._secondary = False
+        self._record_goes_on = False
+        self._goes_on_now = False
+        self.last_line = 0
+        self._script: list[str] = []
+        self._before: list[str] = []
+
+    @property
+    def open(self) -> bool:
+        return self._state != "idle"
+
+    def foretells(self, other: Stream, text: str) -> bool | None:
+        """Whether `text` comes next in `other` if that prints the same traceback as this one; None when it does not."""
+        place = len(other._script)
+        if other._state != "frames" or not place:
+            return None
+        for script in (self._script, self._before):
+            if len(script) > place and script[:place] == other._script:
+                return script[place] == text
+        return None
+
+    def fit(self, text: str) -> int:
+        """How well `text` would go on here; used when two processes' writes got woven inside a line."""
+        header = "Traceback (most recent call last)" in text
+        if self._state != "frames" or self._raw is None:
+            return 2 if header or not text[:1].isspace() else 0
+        frames = self._raw.body.frames
+        if text.startswith("  File "):
+            return 3 if not frames or frames[-1].source else 1
+        if layouts.MARKS.match(text):
+            return 3 if frames and frames[-1].source else -2
+        if text[:1].isspace():
+            return 3 if frames and not frames[-1].source else 0
+        return 2 if frames and frames[-1].source and layouts.exception_line(text) else -1
+
+    def read(
+        self, origin: Origin, hint: str | None, level: str, text: str, line: int, offset: int, goes_on: bool
+    ) -> None:
+        """One line of the stream. `goes_on`: it ends with CR LF, so the next line belongs to the same record."""
+        self.last_line = line
+        self._goes_on_now = goes_on
+        if self._group is not None or "+ Exception Group" in text:
+            text = self._without_border(text)
+        header = self._header(text)
+        if header:
+            before, body, group = header
+            self._open(origin, hint, level, body, before, line, offset)
+            if group and self._raw is not None:
+                if self._group is None:
+                    self._group = self._raw.sequence
+                self._raw.group = self._group
+        elif self._state == "frames":
+            if len(self._script) < MAX_SCRIPT:
+                self._script.append(text)
+            self._frames(text)
+        elif not (self._state == "message" and self._message(text)) and not (
+            self._state == "syntax" and self._syntax(text)
+        ):
+            self._idle(origin, hint, level, text, line, offset)
+        self._record_goes_on = goes_on
+
+    def finish(self) -> None:
+        """The log ends here: what was begun is kept, marked as truncated."""
+        if self._state == "frames":
+            self._break_off()
+        self._close()
+
+    def end_message(self) -> None:
+        """The process went on to say something else."""
+        if self._state == "message":
+            self._close()
+
+    # -- headers
+
+    @staticmethod
+    def _header(text: str) -> tuple[str, Body, bool] | None:
+        if "Traceback (most recent call last)" not in text:
+            return None
+        if match := layouts.HEADER.match(text):
+            before = match["before"]
+            return before.strip(), PlainBody(0 if before.strip() else len(before)), bool(match["group"])
+        if layouts.BOX_HEADER.match(text):
+            return "", BoxBody(), False
+        if match := layouts.NOTEBOOK_HEADER.match(text):
+            return "", NotebookBody(match["type"]), False
+        return None
+
+    def _open(
+        self, origin: Origin, hint: str | None, level: str, body: Body, before: str, line: int, offset: int
+    ) -> None:
+        in_message = self._state == "message"
+        if self._state == "frames":
+            self._break_off()
+        previous = self._last if self._chain else None
+        raw = Raw(
+            self._sequence(), line, offset, origin, origin.label or hint, level, body,
+            chained_from=previous,
+            chain_kind=self._chain if previous else None,
+            secondary=self._secondary or level in ("DEBUG", "INFO", "WARNING"),
+            note=in_message and self._record_goes_on and not self._chain and not before,
+            group=self._group,
+        )  # fmt: skip
+        self._raw, self._state, self._chain, self._stray, self._secondary = raw, "frames", None, 0, False
+        self._before, self._script = self._script, []
+
+    def _without_border(self, text: str) -> str:
+        if layouts.GROUP_RULE.match(text):
+            if self._state == "frames":
+                self._break_off()
+            self._close()
+            return ""
+        border = layouts.GROUP_BORDER.match(text)
+        if border:
+            return text[border.end() :]
+        if text.strip() and not text.startswith(" "):
+            self._close()
+            self._group = None
+        return text
+
+    # -- states
+
+    def _idle(self, origin: Origin, hint: str | None, level: str, text: str, line: int, offset: int) -> None:
+        if not text:
+            return
+        if text.startswith("Exception ignored in") or text.startswith("Exception in thread"):
+            # A thread's death is a failure of its own; what a finaliser raises is not.
+            self._secondary = text.startswith("Exception ignored")
+            return
+        kind = layouts.CHAINS.get(text.strip())
+        if kind and self._last is not None:
+            self._chain = kind
+            return
+        self._chain = None
+        self._secondary = False
+        if '  File "' in text:
+            frame = layouts.FRAME.match(text)
+            if frame and int(frame["line"]):
+                # Frames without a header: the head of the log is missing. Kept only if an exception line follows.
+                self._open(origin, hint, level, PlainBody(len(text) - len(text.lstrip()) - 2), "", line, offset)
+                assert self._raw is not None
+                self._raw.truncated = True
+                self._frames(text)
+            elif layouts.SYNTAX_PLACE.match(text):
+                self._open(origin, hint, level, PlainBody(), "", line, offset)
+                self._state = "syntax"
+
+    def _syntax(self, text: str) -> bool:
+        """A SyntaxError of the main script prints no header and no frame."""
+        found = layouts.exception_line(text)
+        if found and found[0] in _SYNTAX_ERRORS:
+            self._complete(*found)
+            return True
+        if text[:1].isspace() and '  File "' not in text:
+            return True
+        self._close()
+        return False
+
+    def _frames(self, text: str) -> None:
+        raw = self._raw
+        assert raw is not None
+        body = raw.body
+        if isinstance(body, PlainBody):
+            inner = body.unindent(text)
+            if inner is None:
+                return self._strayed()
+            text = inner
+        if not text or (len(body.frames) < MAX_FRAMES and body.add(text)) or text[:1].isspace():
+            return None
+        if text.strip() in layouts.CHAINS:
+            self._break_off()
+            self._chain = layouts.CHAINS[text.strip()]
+            return None
+        found = layouts.exception_line(text)
+        if found and (body.frames or not raw.truncated):
+            return self._complete(*found)
+        return self._strayed()
+
+    def _strayed(self) -> None:
+        self._stray += 1
+        if self._stray > MAX_STRAY_LINES:
+            self._break_off()
+
+    def _message(self, text: str) -> bool:
+        raw = self._raw
+        assert raw is not None
+        inner = raw.body.unindent(text) if isinstance(raw.body, PlainBody) else text
+        if inner is None or inner.strip() in layouts.CHAINS or not self._continues(raw, inner):
+            self._close()
+            return False
+        if not inner:
+            self._blanks += 1
+        elif len(raw.message) < MAX_MESSAGE_LINES:
+            raw.message.extend([""] * self._blanks)
+            raw.message.append(inner)
+            self._blanks = 0
+        if self._record_goes_on and not self._goes_on_now:
+            self._close()
+        return True
+
+    def _continues(self, raw: Raw, text: str) -> bool:
+        """Whether a line after the exception's own belongs to its message; outside CR LF records this is a guess."""
+        if self._record_goes_on or not text:
+            return True
+        if raw.bare or text == '"""' or _LOG_LINE.match(text):
+            return False
+        return text[:1].isspace() or not self._blanks
+
+    def _complete(self, exception_type: str, message: str | None) -> None:
+        raw = self._raw
+        assert raw is not None
+        raw.exception_type, raw.message, raw.bare = exception_type, [message or ""], message is None
+        self._blanks = 0
+        self._last, self._state = raw, "message"
+        self._ended(raw)
+        if self._record_goes_on and not self._goes_on_now:
+            self._close()
+
+    def _break_off(self) -> None:
+        raw = self._raw
+        assert raw is not None
+        # Frames without a header and without an exception are not a traceback (native stacks look like that).
+        if raw.body.frames and not raw.truncated:
+            raw.truncated = True
+            self._last = raw
+            self._ended(raw)
+        self._close()
+
+    def _close(self) -> None:
+        self._raw, self._state, self._blanks, self._stray = None, "idle", 0, 0
