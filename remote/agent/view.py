@@ -1,0 +1,221 @@
+"""A run as the console sees it, built from its files. A reader keeps its place, so that looking again is cheap."""
+
+from __future__ import annotations
+
+import calendar
+import contextlib
+import dataclasses
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from remote.agent import files
+from remote.agent.events import Events
+from remote.agent.layout import Attempt, Run, is_stage_name
+from remote.agent.reading import Reading, World, read_attempt
+from remote.logs.findings import Findings
+from remote.views import DONE, FAILED, LOST, RUNNING, STOPPED, STOPPING, WAITING, AttemptView, RunView, StageView
+
+if TYPE_CHECKING:
+    from remote.logs.reader import LogReader
+
+LOG_STEP = 1 << 18
+"""Bytes of log taken in at a time: small enough that the agent answers in between."""
+
+
+def stage_state(attempt: AttemptView | None) -> str:
+    """The state of a stage whose latest attempt this is."""
+    if attempt is None:
+        return WAITING
+    if attempt.state in ("created", "starting", "running", "lost_supervisor"):
+        return STOPPING if attempt.stop_requested else RUNNING
+    if attempt.state == "stopping":
+        return STOPPING
+    if attempt.state in ("lost", "lost_reboot"):
+        return LOST
+    if attempt.stop_requested and attempt.state in ("exited", "signaled"):
+        return STOPPED
+    return DONE if attempt.state == "exited" and attempt.rc == 0 else FAILED
+
+
+class LogFindings:
+    """The findings of one attempt's log, fed piece by piece."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._reset("")
+
+    def _reset(self, identity: str) -> None:
+        from remote.logs.reader import LogReader
+
+        self._reader: LogReader = LogReader()
+        self._id = identity
+        self._offset = 0
+        self._finished = False
+        self.findings = Findings()
+
+    def read(self, over: bool) -> bool:
+        """Take in at most LOG_STEP new bytes. True when there are more. `over`: nothing more will be written."""
+        if self._finished:
+            return False
+        data = b""
+        with contextlib.suppress(OSError):
+            fd = files.open_read(self._path)
+            try:
+                seen = os.fstat(fd)
+                if files.file_id(seen) != self._id or seen.st_size < self._offset:
+                    self._reset(files.file_id(seen))
+                data = os.pread(fd, LOG_STEP, self._offset)
+            finally:
+                os.close(fd)
+        if data:
+            self._reader.feed(data)
+            self._offset += len(data)
+        elif over:
+            self._reader.finish()
+            self._finished = True
+        if data or over:
+            self.findings = self._reader.findings()
+        return bool(data)
+
+
+class AttemptReader:
+    """What is kept of one attempt between two looks."""
+
+    def __init__(self, attempt: Attempt, log: bool) -> None:
+        self.attempt = attempt
+        self.events = Events(attempt.events)
+        self.log = LogFindings(attempt.log) if log else None
+        self._final: Reading | None = None
+        self.reading = read_attempt(attempt, World())
+
+    def look(self, world: World) -> bool:
+        """Read what is new. True when there is more to read."""
+        if self._final is None:
+            self.reading = read_attempt(self.attempt, world)
+            if self.reading.over:
+                # `world` may be a little old, and this look is the last.
+                self.reading = read_attempt(self.attempt, World())
+                self._final = self.reading if self.reading.over else None
+        more = self.events.read()
+        return (self.log is not None and self.log.read(self.reading.over)) or more
+
+
+class RunReader:
+    """Looks at one run again and again. `findings` False leaves the logs unread."""
+
+    def __init__(self, run: Run, findings: bool = True) -> None:
+        self.run = run
+        self._findings = findings
+        self._latest: dict[str, AttemptReader] = {}
+        self._earlier: dict[str, AttemptView] = {}
+        self._described: dict[str, Any] = {}
+        self._described_at: tuple[int, int] | None = None
+        self._trouble = ""
+
+    def look(self, world: World | None = None) -> bool:
+        """Read what is new in the run's files. True when there is more to read at once."""
+        self._describe()
+        world = world or World()
+        more = False
+        for stage in self._stage_names():
+            attempts = self.run.attempts(stage)
+            if not attempts:
+                continue
+            reader = self._latest.get(stage)
+            if reader is None or reader.attempt != attempts[-1]:
+                reader = self._latest[stage] = AttemptReader(attempts[-1], self._findings)
+            more = reader.look(world) or more
+            for attempt in attempts[:-1]:
+                if attempt.key not in self._earlier:
+                    self._earlier[attempt.key] = read_attempt(attempt, world).view
+        return more
+
+    def look_at_all(self) -> RunView:
+        """Read to the end, then the view."""
+        while self.look():
+            continue
+        return self.view()
+
+    def reading(self, attempt: Attempt) -> Reading | None:
+        """The latest reading of an attempt, when it is its stage's latest."""
+        reader = self._latest.get(attempt.stage)
+        return reader.reading if reader is not None and reader.attempt == attempt else None
+
+    def readings(self) -> list[Reading]:
+        return [reader.reading for reader in self._latest.values()]
+
+    def view(self) -> RunView:
+        described = self._described
+        trouble = [self._trouble, *(f"{r.attempt.key}: {r.trouble}" for r in self.readings() if r.trouble)]
+        return RunView(
+            run=self.run.id,
+            project=str(described.get("project", "")),
+            created=float(described.get("created") or _created(self.run.id)),
+            pair=str(described.get("pair", "")),
+            versions={str(k): str(v) for k, v in (described.get("versions") or {}).items()},
+            stages=tuple(self._stage(name) for name in self._stage_names()),
+            folder=self.run.folder,
+            error="; ".join(filter(None, trouble)) or None,
+        )
+
+    def _stage(self, name: str) -> StageView:
+        titles = {s.get("name"): s.get("title") for s in self._plan()}
+        title = str(titles.get(name) or name)
+        reader = self._latest.get(name)
+        if reader is None:
+            return StageView(name, title)
+        earlier = [self._earlier[a.key] for a in self.run.attempts(name) if a.key in self._earlier]
+        attempt, events = reader.reading.view, reader.events
+        dropped = [f"{events.artifacts_dropped} earlier artifacts are not listed"] if events.artifacts_dropped else []
+        return StageView(
+            name=name,
+            title=title,
+            state=stage_state(attempt),
+            attempts=(*(view for view in earlier if view.number < attempt.number), attempt),
+            progress=events.progress,
+            metrics=dict(events.metrics),
+            artifacts=tuple(events.artifacts),
+            patches=dict(events.patches),
+            notes=(*events.notes, *dropped, *reader.reading.notes),
+            exception=events.exception,
+            findings=reader.log.findings if reader.log is not None else Findings(),
+        )
+
+    def _describe(self) -> None:
+        try:
+            seen = os.stat(self.run.json)
+            mark = (seen.st_ino, seen.st_mtime_ns)
+            if mark == self._described_at:
+                return
+            self._described = files.read_json(self.run.json) or {}
+            self._described_at = mark
+            self._trouble = ""
+        except FileNotFoundError:
+            self._trouble = "run.json is missing"
+        except (OSError, files.Unreadable) as error:
+            self._trouble = str(error)
+
+    def _plan(self) -> list[dict[str, Any]]:
+        plan = self._described.get("plan")
+        stages = plan if isinstance(plan, list) else []
+        return [stage for stage in stages if isinstance(stage, dict) and is_stage_name(stage.get("name"))]
+
+    def _stage_names(self) -> list[str]:
+        planned = [str(stage["name"]) for stage in self._plan()]
+        return planned + [name for name in self.run.stage_folders() if name not in planned]
+
+
+def _created(run: str) -> float:
+    return float(calendar.timegm(time.strptime(run[:16], "%Y%m%dT%H%M%SZ")))
+
+
+def without_clocks(view: RunView) -> RunView:
+    """The view with what moves by itself taken out: two that are equal need no second push."""
+    return dataclasses.replace(view, stages=tuple(_still(stage) for stage in view.stages))
+
+
+def _still(stage: StageView) -> StageView:
+    attempts = tuple(dataclasses.replace(a, elapsed=None, log_bytes=0) for a in stage.attempts)
+    findings = dataclasses.replace(stage.findings, bytes_read=0, lines_read=0)
+    return dataclasses.replace(stage, attempts=attempts, findings=findings)
