@@ -1,4 +1,4 @@
-"""How a patch puts its code in the place of another's: once, in any order, and only over the code it was written for."""
+"""How a patch puts its code in another's place: once, in any order, only over the code it was written for."""
 
 from __future__ import annotations
 

@@ -47,10 +47,11 @@ PATCH = Patch(
     vllm=">=0.11.0",
     symptoms=(
         Symptom("RuntimeError", message=r"vLLM ran \d+ of the \d+ tokens of request"),
-        Symptom("RuntimeError", message=r"has \d+ rows of hidden states for \d+ tokens"),
+        Symptom("StageError", message=r"has \d+ rows of hidden states for \d+ tokens"),
     ),
-    cause="When a batch has more tokens than max_num_batched_tokens (8192), vLLM runs the prompt at the limit in parts. "
-    "The generator aborts it after the first part: its rows end early and the rows of every later sample are shifted.",
+    cause="When a batch has more tokens than max_num_batched_tokens (8192), vLLM runs the prompt at the limit in "
+    "parts. The generator aborts it after the first part: its rows end early, and the rows of every later sample are "
+    "shifted.",
     mend="SchedulerConfig(enable_chunked_prefill=False): a prompt that does not fit into a step waits for the next.",
     replaces=REPLACES,
     where="driver",

@@ -1,4 +1,4 @@
-"""vLLM's models renamed get_input_embeddings; speculators' replacement of `forward` calls the old name in the workers."""
+"""vLLM's models renamed get_input_embeddings; speculators' replacement of `forward` still calls the old name."""
 
 from __future__ import annotations
 

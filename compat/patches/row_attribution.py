@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class Ledger:
         Raises RuntimeError unless every request ran whole, once, and nothing else was captured.
         """
         added, ran = self.added, self.ran
-        self.__init__()  # type: ignore[misc]
+        self.added, self.ran = {}, []
         spans: dict[str, tuple[int, int]] = {}
         start = 0
         for request, tokens in ran:
@@ -116,7 +117,7 @@ def _in_input_order(reply: Any, ledger: Ledger) -> Any:
     import torch
 
     spans = ledger.order(int(reply[0].shape[0]))
-    if all(end == following for (_, end), (following, _) in zip(spans, spans[1:], strict=False)):
+    if all(end == following for (_, end), (following, _) in pairwise(spans)):
         return reply
     return [torch.cat([layer[start:end] for start, end in spans]) for layer in reply]
 
@@ -131,16 +132,16 @@ PATCH = Patch(
         Symptom("RuntimeError", message=r"Failed to capture hidden states from worker", innermost="generate"),
         Symptom("RuntimeError", message=r"vLLM never ran \d+ of \d+ requests"),
     ),
-    cause="The generator cuts the captured rows by cumulative prompt length, in the order of its inputs, and never asks "
-    "which requests vLLM ran, in which order, or whether whole. A request that is left waiting, cut or moved gives its "
-    "rows to another sample.",
+    cause="The generator cuts the captured rows by cumulative prompt length, in the order of its inputs, and never "
+    "asks which requests vLLM ran, in which order, or whether whole. A request that is left waiting, cut or moved "
+    "gives its rows to another sample.",
     mend="Follows the request ids that vLLM reports for each step, gives every sample its own rows, and raises when a "
     "request did not run whole.",
     replaces=REPLACES,
     where="driver",
     probe=probe,
     apply=apply,
-    risk="On vLLM 0.16.0 whole, uncached prompts run in input order, so this only guards; it costs a dictionary a step.",
+    risk="On vLLM 0.16.0 whole, uncached prompts run in input order anyway, so there this only guards.",
     references=("vllm-project/speculators#279", "vllm-project/speculators#283", "vllm-project/speculators#365"),
     silent=True,
     written_for=WRITTEN_FOR,

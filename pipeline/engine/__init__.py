@@ -1,0 +1,1 @@
+"""The engine of the extract stage; imported in the stage environment only."""

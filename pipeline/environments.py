@@ -1,0 +1,159 @@
+"""Stage environments: a pinned list, and a virtual environment in the user's cache that is keyed by it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.problem import Problem
+
+LISTS = Path(__file__).parent / "environments"
+MARKER = "eyas-complete.json"
+PYTHONS = ((3, 12), (3, 11))
+"""Versions of Python that the pinned versions have wheels for, and were run with."""
+SIZE = 8_300_000_000
+"""Bytes of the finished environment with PyPI's torch, which brings the CUDA libraries."""
+DOWNLOAD = 4_000_000_000
+"""Bytes of wheels that pip keeps while it installs."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The environment of one pair of versions on this host."""
+
+    name: str
+    digest: str
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    @property
+    def site(self) -> Path:
+        """Its site-packages; meaningful once there is one."""
+        return next(iter(sorted(self.folder.glob("lib/python3.*/site-packages"))), self.folder / "lib")
+
+    @property
+    def complete(self) -> bool:
+        return self.python.exists() and self.marker().get("digest") == self.digest
+
+    def marker(self) -> dict[str, Any]:
+        """What was written when it was complete; {} before."""
+        try:
+            data = json.loads((self.folder / MARKER).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return data if isinstance(data, dict) else {}
+
+    def mark(self, versions: dict[str, str]) -> None:
+        """Declares it complete."""
+        text = json.dumps({"digest": self.digest, "versions": versions, "made": time.time()}, indent=1)
+        half = self.folder / f".{MARKER}.tmp"
+        with half.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(self.folder / MARKER)
+
+
+def locate(name: str, version: tuple[int, int]) -> Environment:
+    """The environment of a pair for a Python version, made or not: a pure function of the list and the host."""
+    subject = "\n".join([*pinned_lines(name), f"python {version[0]}.{version[1]}", platform.machine()])
+    digest = hashlib.sha256(subject.encode()).hexdigest()[:16]
+    return Environment(name, digest, cache() / f"{name}-{digest}")
+
+
+def cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "eyas" / "environments"
+
+
+def pinned_lines(name: str) -> list[str]:
+    """Requirements of the pinned list, without comments."""
+    text = (LISTS / f"{name}.txt").read_text(encoding="utf-8")
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def pinned_versions(name: str) -> dict[str, str]:
+    """Distribution → version of the pinned list."""
+    found = (re.match(r"([A-Za-z0-9_.-]+)==([^\s;]+)", line) for line in pinned_lines(name))
+    return {m.group(1).lower().replace("_", "-"): m.group(2) for m in found if m}
+
+
+def base_python() -> tuple[str, tuple[int, int]]:
+    """A Python to make environments with: the running one if it fits, else one on PATH. Raises Problem."""
+    running = sys.version_info[:2]
+    if running in PYTHONS:
+        return sys.executable, running
+    for version in PYTHONS:
+        found = shutil.which(f"python{version[0]}.{version[1]}")
+        if found:
+            return found, version
+    wanted = " or ".join(f"{a}.{b}" for a, b in PYTHONS)
+    raise Problem(
+        "bad_settings",
+        f"The seed environment needs Python {wanted}; the host's {sys.executable} is {running[0]}.{running[1]} and "
+        "PATH has no other.",
+        f"Install Python {wanted} on the host, or name a ready environment in environment.seed.python.",
+    )
+
+
+def site_of(python: str) -> Path:
+    """site-packages of an environment of the operator's own. Raises Problem (bad_settings)."""
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    try:
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Problem(
+            "bad_settings",
+            f"environment.seed.python is {python}, which does not run: {error}.",
+            "Give the full path of a working Python, or leave the setting out to have the environment made.",
+        ) from None
+    return Path(done.stdout.strip())
+
+
+def check_space(environment: Environment) -> tuple[int, int]:
+    """(needed, free) bytes for making it. Raises Problem (no_space)."""
+    place = environment.folder
+    while not place.exists():
+        place = place.parent
+    needed, free = SIZE + DOWNLOAD, shutil.disk_usage(place).free
+    if free < needed:
+        raise Problem(
+            "no_space",
+            f"The {environment.name} environment takes {gigabytes(SIZE)} and its download {gigabytes(DOWNLOAD)} more "
+            f"while it is installed, and {place} has {gigabytes(free)} free.",
+            "Free some space there, or point XDG_CACHE_HOME at a larger file system.",
+        )
+    return needed, free
+
+
+def gigabytes(count: int) -> str:
+    return f"{count / 1e9:.1f} GB"
+
+
+@contextmanager
+def locked(environment: Environment, waiting: Callable[[], None]) -> Iterator[None]:
+    """Only one process makes an environment at a time; `waiting` is called once when another one is at it."""
+    environment.folder.parent.mkdir(parents=True, exist_ok=True)
+    with (environment.folder.parent / f"{environment.folder.name}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

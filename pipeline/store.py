@@ -1,0 +1,108 @@
+"""Hidden states on disk: `hs_{index}.safetensors` and `manifest.jsonl`, resumable at the sample.
+
+A sample is `{"hidden_states": [S, L, H], "token_ids": int64 [S]}`, the layers in the order of `pipeline.layers`. It
+counts only with a line of the manifest whose digests fit the file and the dataset's token ids; the latest line of an
+index wins. The file is renamed into place before its line is added, so a crash in between costs that sample only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.dataset import Sample
+from pipeline.files import sync_folder, write_whole
+
+MANIFEST = "manifest.jsonl"
+
+
+class Store:
+    """The hidden states of one run. `origin` is what they depend on beside their tokens: target, layers, dtype."""
+
+    def __init__(self, folder: Path, origin: dict[str, Any]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._origin = origin
+        self._entries = self._load()
+        for half in folder.glob(".hs_*.tmp"):
+            half.unlink()
+
+    def path(self, index: int) -> Path:
+        return self.folder / f"hs_{index}.safetensors"
+
+    def missing(self, samples: Sequence[Sample], tell: Callable[[], None] = lambda: None) -> list[Sample]:
+        """Samples that must be done: absent, cut off, altered, of other tokens, or of another origin.
+
+        `tell` is called after each sample, since every file is read whole.
+        """
+        wanted = []
+        for sample in samples:
+            if not self._is_valid(sample):
+                wanted.append(sample)
+            tell()
+        return wanted
+
+    def save(self, sample: Sample, data: bytes, rows: int, about: dict[str, Any]) -> None:
+        """Puts one sample in place and then into the manifest; both are on the disk when this returns."""
+        path = self.path(sample.index)
+        write_whole(path, data)
+        entry = {
+            "index": sample.index,
+            "file": path.name,
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "rows": rows,
+            "tokens_sha256": sample.digest,
+            **self._origin,
+            **about,
+        }
+        self._append(entry)
+        self._entries[sample.index] = entry
+
+    def _is_valid(self, sample: Sample) -> bool:
+        entry = self._entries.get(sample.index)
+        if entry is None or entry.get("tokens_sha256") != sample.digest:
+            return False
+        if any(entry.get(key) != value for key, value in self._origin.items()):
+            return False
+        try:
+            with self.path(sample.index).open("rb") as file:
+                digest = hashlib.sha256()
+                while block := file.read(1 << 20):
+                    digest.update(block)
+        except OSError:
+            return False
+        return digest.hexdigest() == entry.get("sha256")
+
+    def _load(self) -> dict[int, dict[str, Any]]:
+        path = self.folder / MANIFEST
+        if not path.exists():
+            return {}
+        lines = path.read_bytes().split(b"\n")
+        entries: dict[int, dict[str, Any]] = {}
+        whole = []
+        for line in lines:
+            try:
+                entry = json.loads(line)
+                entries[int(entry["index"])] = entry
+            except (ValueError, KeyError, TypeError):  # a line cut off by a crash
+                continue
+            whole.append(line)
+        if b"\n".join([*whole, b""]) != b"\n".join(lines):
+            write_whole(path, b"\n".join([*whole, b""]))
+        return entries
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        path = self.folder / MANIFEST
+        new = not path.exists()
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(handle, json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        if new:
+            sync_folder(self.folder)

@@ -1,0 +1,21 @@
+"""Run by `provision` in the environment it made: imports what the stages import and prints the versions.
+
+The first import of the CPU build of vLLM also writes the metadata by which it knows itself for one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+
+
+def main() -> None:
+    vllm = importlib.import_module("vllm")
+    importlib.import_module("vllm._C")
+    importlib.import_module("speculators.data_generation.vllm_hidden_states_generator")
+    print("vllm", vllm.__version__)
+    print("speculators", importlib.metadata.version("speculators"))
+
+
+if __name__ == "__main__":
+    main()
