@@ -1,0 +1,325 @@
+"""The bridge between a host's session and the screen.
+
+Session callbacks come on the session's thread and are reduced into the store at once, under a lock. A pump publishes
+the newest Snapshot at most ten times a second, only when something changed, and only after the screen has drawn the
+one before: a burst costs the screen nothing. Commands run in lanes (threads of their own), so a slow answer about
+patches never holds up a stop.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Literal, Protocol
+
+from console import store
+from console.errors import UserError
+from console.logring import LogKey
+from console.store import LinkLike, Snapshot
+from remote import protocol
+from remote.link.asker import Asker
+
+TICK = 0.1
+LOG_WINDOW = 8 << 20
+"""Bytes of a log that are fetched from its end; before that the host has them."""
+
+Severity = Literal["information", "warning", "error"]
+
+
+class SessionLike(Protocol):
+    """`remote.session.HostSession`, or a replay of a recording."""
+
+    def start(self) -> None: ...
+    def request(self, op: str, /, **params: Any) -> dict[str, Any]: ...
+    def watch(self, run: str) -> None: ...
+    def unwatch(self, run: str) -> None: ...
+    def tail(self, key: str, run: str, stage: str, attempt: int, offset: int = 0, follow: bool = True) -> None: ...
+    def untail(self, key: str) -> None: ...
+    def telemetry(self, on: bool, period: float) -> None: ...
+    def close(self) -> None: ...
+
+
+SessionFactory = Callable[[Asker, Callable[[LinkLike], None], Callable[[Mapping[str, Any]], None]], SessionLike]
+
+
+class ProjectLike(Protocol):
+    """`console.project.Project`, as far as the screen needs it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def host(self) -> Any: ...
+    def set_switch(self, patch: str, to: str) -> None: ...
+    def start_params(self) -> dict[str, Any]: ...
+
+
+class Lane:
+    """Jobs one after another on a daemon thread: leaving never waits for a host that does not answer."""
+
+    def __init__(self, name: str) -> None:
+        self._jobs: queue.Queue[Callable[[], None] | None] = queue.Queue()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def put(self, job: Callable[[], None]) -> None:
+        self._jobs.put(job)
+
+    @property
+    def waiting(self) -> bool:
+        return not self._jobs.empty()
+
+    def close(self) -> None:
+        self._jobs.put(None)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+
+class Live:
+    def __init__(
+        self,
+        project: ProjectLike,
+        session_factory: SessionFactory,
+        asker: Asker,
+        publish: Callable[[Snapshot], object],
+        tell: Callable[[str, Severity], object],
+        *,
+        run: str | None = None,
+        start: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._project = project
+        self._factory = session_factory
+        self._asker = asker
+        self._publish = publish
+        self._tell = tell
+        self._wanted_run = run
+        self._start_at_once = start
+        self._clock = clock
+        self._session: SessionLike | None = None
+        self._lock = threading.Lock()
+        self._snapshot = Snapshot(project=project.name, link=store.Link(host=str(project.host.name)))
+        self._target: LogKey | None = None
+        self._tails = 0
+        self._attached = False
+        """False again and again until the runs are known: a link lost on the way is no reason to show nothing."""
+        self._changed = threading.Event()
+        self._consumed = threading.Event()
+        self._closed = threading.Event()
+        self._runs = Lane("eyas-commands")
+        self._patches = Lane("eyas-patches")
+        self._logs = Lane("eyas-log")
+
+    # Life --------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Connect, from a thread of its own."""
+        self._consumed.set()
+        threading.Thread(target=self._pump, name="eyas-pump", daemon=True).start()
+        self._command(self._runs, f"connecting to {self._snapshot.link.host}", self._connect)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._changed.set()
+        self._consumed.set()
+        for lane in (self._runs, self._patches, self._logs):
+            lane.close()
+        if self._session is not None:
+            self._session.close()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+    def consumed(self) -> None:
+        """The screen has drawn what was published: the next may come."""
+        self._consumed.set()
+
+    # Commands, called from the screen; none blocks ---------------------------------------------------------
+
+    def start_run(self) -> None:
+        self._command(self._runs, "starting a run", self._start_run)
+
+    def relaunch(self, stage: str) -> None:
+        self._command(self._runs, f"relaunching {stage}", lambda: self._relaunch(stage))
+
+    def stop(self) -> None:
+        self._command(self._runs, "stopping", self._stop)
+
+    def toggle_switch(self, patch_id: str) -> store.Switch | None:
+        """Turn a patch's switch on by one: auto, off, on. Shown at once; the file and the host follow."""
+        with self._lock:
+            patch = self._snapshot.patch(patch_id)
+            if patch is None:
+                return None
+            to = store.NEXT_SWITCH[patch.switch]
+            self._set(store.reduce_switch(self._snapshot, patch_id, to))
+        self._command(self._patches, f"saving {patch_id}", lambda: self._save_switch(patch_id, to))
+        return to
+
+    def refresh_patches(self) -> None:
+        self._command(self._patches, "asking about patches", self._ask_patches)
+
+    def show_attempt(self, key: LogKey) -> None:
+        self._command(self._logs, "opening the log", lambda: self._open_log(key))
+
+    def dismiss_problem(self) -> None:
+        with self._lock:
+            self._set(replace(self._snapshot, problem=None))
+
+    # Callbacks of the session --------------------------------------------------------------------------------
+
+    def on_link(self, state: LinkLike) -> None:
+        with self._lock:
+            self._set(store.reduce_link(self._snapshot, state, self._clock()))
+        if state.phase == "connected" and not self._attached:
+            self._command(self._runs, "looking for runs", self._attach)
+
+    def on_push(self, frame: Mapping[str, Any]) -> None:
+        with self._lock:
+            self._set(store.reduce_frame(self._snapshot, frame, self._clock()))
+            target = store.log_target(self._snapshot.run)
+            moved = target is not None and target != self._target
+            self._target = target
+        if moved and target is not None:
+            self.show_attempt(target)
+
+    # In the lanes ----------------------------------------------------------------------------------------------
+
+    @property
+    def _host(self) -> SessionLike:
+        if self._session is None:
+            raise UserError("There is no connection to the host yet.", "Wait until the top line says connected.")
+        return self._session
+
+    def _connect(self) -> None:
+        session = self._factory(self._asker, self.on_link, self.on_push)
+        self._session = session
+        if not self._closed.is_set():
+            session.start()
+
+    def _attach(self) -> None:
+        self._host.telemetry(True, store.TELEMETRY_PERIOD)
+        self.refresh_patches()
+        if self._start_at_once:
+            self._start_run()
+            self._attached = True
+            return
+        if self._wanted_run is not None:
+            view = self._host.request(protocol.SHOW, run=self._wanted_run)["run"]
+        else:
+            runs = self._host.request(protocol.LIST, project=self._project.name)["runs"]
+            view = runs[0] if runs else None
+        self._show_run(str(view["run"]) if view else "")
+        self._attached = True
+
+    def _show_run(self, run_id: str) -> None:
+        with self._lock:
+            before = self._snapshot.watching
+            self._target = None
+            self._set(store.show_run(self._snapshot, run_id))
+        if before and before != run_id:
+            self._host.unwatch(before)
+        if run_id:
+            self._host.watch(run_id)
+
+    def _start_run(self) -> None:
+        params = self._project.start_params()
+        answer = self._host.request(protocol.START, request_id=uuid.uuid4().hex, **params)
+        self._show_run(str(answer["run"]))
+
+    def _relaunch(self, stage: str) -> None:
+        params = self._project.start_params()
+        answer = self._host.request(
+            protocol.RELAUNCH, run=self._snapshot.watching, stage=stage, request_id=uuid.uuid4().hex, **params
+        )
+        self._tell(f"{answer['stage']}: attempt {answer['attempt']} started.", "information")
+
+    def _stop(self) -> None:
+        answer = self._host.request(protocol.STOP, run=self._snapshot.watching)
+        self._tell(f"{answer['stage']}: attempt {answer['attempt']} is being stopped.", "information")
+
+    def _save_switch(self, patch_id: str, to: store.Switch) -> None:
+        self._project.set_switch(patch_id, to)
+        self._tell(f"{patch_id}: {to}, saved. It takes effect at the next relaunch.", "information")
+        self._ask_patches()
+
+    def _ask_patches(self) -> None:
+        if self._patches.waiting:  # a newer switch is about to be saved: its answer will do for both
+            return
+        params = self._project.start_params()
+        try:
+            answer = self._host.request(protocol.PATCHES, settings=params["settings"], switches=params["switches"])
+        except Exception as error:
+            message, remedy = _words(error)
+            with self._lock:
+                self._set(replace(self._snapshot, patches_problem=store.Problem(message, remedy)))
+            return
+        with self._lock:
+            if not self._patches.waiting:
+                self._set(store.reduce_patches(self._snapshot, answer))
+
+    def _open_log(self, key: LogKey) -> None:
+        with self._lock:
+            old, view = self._snapshot.log.tail, self._snapshot.run
+            stage = view.stage(key.stage) if view and view.run == key.run else None
+            attempt = next((a for a in stage.attempts if a.number == key.attempt), None) if stage else None
+            self._tails += 1
+            name = f"log-{self._tails}"
+            offset = max(0, (attempt.log_bytes if attempt else 0) - LOG_WINDOW)
+            self._set(store.open_log(self._snapshot, key, name, offset))
+        if old:
+            self._host.untail(old)
+        self._host.tail(name, key.run, key.stage, key.attempt, offset=offset, follow=True)
+
+    # Machinery -------------------------------------------------------------------------------------------------
+
+    def _command(self, lane: Lane, words: str, work: Callable[[], None]) -> None:
+        """Do `work` in a lane. What it raises becomes a problem on the screen, never a dead thread."""
+
+        def job() -> None:
+            with self._lock:
+                self._set(replace(self._snapshot, pending=(*self._snapshot.pending, words)))
+            problem: store.Problem | None = None
+            try:
+                work()
+            except Exception as error:
+                message, remedy = _words(error)
+                problem = store.reduce_problem(self._snapshot, message, remedy).problem
+            with self._lock:
+                pending = list(self._snapshot.pending)
+                pending.remove(words)
+                answers = problem is not None or lane is self._runs
+                kept = problem if answers else self._snapshot.problem
+                self._set(replace(self._snapshot, pending=tuple(pending), problem=kept))
+
+        lane.put(job)
+
+    def _set(self, snapshot: Snapshot) -> None:
+        """Under the lock only."""
+        if snapshot is not self._snapshot:
+            self._snapshot = snapshot
+            self._changed.set()
+
+    def _pump(self) -> None:
+        while True:
+            self._changed.wait()
+            self._consumed.wait()
+            if self._closed.is_set():
+                return
+            self._changed.clear()
+            self._consumed.clear()
+            self._publish(self._snapshot)
+            self._closed.wait(TICK)
+
+
+def _words(error: Exception) -> tuple[str, str]:
+    """The sentence and the remedy of an error of ours; anything else by its type, for it is a fault of Eyas."""
+    message = getattr(error, "message", None)
+    if isinstance(message, str):
+        return message, str(getattr(error, "remedy", ""))
+    return f"{type(error).__name__}: {error}", ""

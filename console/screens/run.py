@@ -1,0 +1,104 @@
+"""The run view: where the pipeline stands, what the host is doing, and the live log below."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical
+
+from console.logring import LogKey
+from console.screens.view import View
+from console.store import Snapshot
+from console.widgets.facts import Facts, TroubleLine
+from console.widgets.gpus import Gpus
+from console.widgets.load import Load
+from console.widgets.logview import LogTitle, LogView
+from console.widgets.rail import Rail
+
+TALL = 36
+"""Rows from which notes, metrics and products get a place of their own."""
+
+
+class RunView(View):
+    def compose(self) -> ComposeResult:
+        with Container(id="run-top"):
+            with Vertical(id="run-left"):
+                yield Rail()
+                yield Load()
+            with Vertical(id="run-right"):
+                yield Gpus()
+                yield Facts()
+        yield TroubleLine()
+        yield LogTitle("run-log-title")
+        yield LogView("run-log", numbers=False)
+
+    def show(self, snapshot: Snapshot, now: float) -> None:
+        self.snapshot = snapshot
+        height = self.app.size.height
+        rail = self.query_one(Rail)
+        rail.show(snapshot, now)
+        self.query_one(Gpus).show(snapshot, now)
+        self.query_one(Load).show(snapshot, 2 if height < TALL else 8)
+        facts = self.query_one(Facts)
+        facts.show(rail.selected if height >= TALL else None, 12)
+        self.query_one(TroubleLine).show(snapshot)
+        self._log.show(snapshot.log)
+        self._show_title()
+
+    @property
+    def _log(self) -> LogView:
+        return self.query_one(LogView)
+
+    def _show_title(self) -> None:
+        self.query_one(LogTitle).show(self.snapshot, self._log.following)
+
+    def _pick(self, step: int) -> None:
+        rail = self.query_one(Rail)
+        rail.move(step)
+        if self.app.size.height >= TALL:
+            self.query_one(Facts).show(rail.selected, 12)
+
+    def do_down(self) -> None:
+        self._pick(1)
+
+    def do_up(self) -> None:
+        self._pick(-1)
+
+    def do_top(self) -> None:
+        self._pick(-1000)
+
+    def do_bottom(self) -> None:
+        self._pick(1000)
+
+    async def do_open(self) -> None:
+        stage = self.query_one(Rail).selected
+        if self.snapshot.run is None or stage is None or stage.latest is None:
+            self.eyas.tell("This stage has not begun: it has no log yet.")
+            return
+        self.eyas.live.show_attempt(LogKey(self.snapshot.run.run, stage.name, stage.latest.number))
+        await self.eyas.go_to("log")
+
+    def do_page_down(self) -> None:
+        self._scroll(self._log.size.height)
+
+    def do_page_up(self) -> None:
+        self._scroll(-self._log.size.height)
+
+    def do_half_down(self) -> None:
+        self._scroll(max(1, self._log.size.height // 2))
+
+    def do_half_up(self) -> None:
+        self._scroll(-max(1, self._log.size.height // 2))
+
+    def do_right(self) -> None:
+        self._log.move_sideways(1)
+
+    def do_left(self) -> None:
+        self._log.move_sideways(-1)
+
+    def do_follow(self) -> None:
+        self._log.toggle_follow()
+        self._show_title()
+
+    def _scroll(self, rows: int) -> None:
+        self._log.move(rows)
+        self._show_title()

@@ -1,0 +1,137 @@
+"""The stage rail: one row a stage, its state in glyph and word, how long it took, how far it is."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+
+from console.sanitise import one_line
+from console.store import Snapshot
+from console.widgets.paint import Panel, Part, Row, bar, fit, rule
+from console.widgets.words import STAGE_GLYPHS, amount, duration
+from remote import views
+from remote.views import StageView
+
+MAX_ROWS = 12
+
+
+class Rail(Panel):
+    def __init__(self) -> None:
+        super().__init__(id="rail")
+        self.snapshot = Snapshot()
+        self.now = 0.0
+        self._picked: str | None = None
+        """Stage that the operator moved to; None goes with the run."""
+
+    def show(self, snapshot: Snapshot, now: float) -> None:
+        if snapshot.watching != self.snapshot.watching:
+            self._picked = None
+        self.snapshot, self.now = snapshot, now
+        self.repaint()
+
+    @property
+    def selected(self) -> StageView | None:
+        """The stage under the cursor: the picked one, else the live, the failed, the latest begun, the first."""
+        run = self.snapshot.run
+        if run is None or not run.stages:
+            return None
+        begun = [stage for stage in run.stages if stage.attempts]
+        picked = run.stage(self._picked) if self._picked else None
+        return picked or run.live_stage or run.failed_stage or (begun[-1] if begun else run.stages[0])
+
+    def move(self, step: int) -> None:
+        run, here = self.snapshot.run, self.selected
+        if run is None or here is None:
+            return
+        place = min(len(run.stages) - 1, max(0, run.stages.index(here) + step))
+        self._picked = run.stages[place].name
+        self.repaint()
+
+    def rows(self, width: int) -> list[Row]:
+        run = self.snapshot.run
+        if run is None:
+            return [rule([("run", "strong")], width), *self._empty()]
+        glyph, ink = STAGE_GLYPHS.get(run.state, ("?", "warn"))
+        versions = " · ".join(f"{name} {version}" for name, version in run.versions.items())
+        title: list[Part] = [("run ", "strong"), (run.run, "text"), (f"  {glyph} {run.state}", ink)]
+        pair = f"{run.pair}: {versions}" if versions else run.pair
+        if len(pair) + sum(len(one_line(text)) for text, _ in title) + 7 > width:
+            pair = run.pair
+        rows = [rule(title, width, [(pair, "muted")])]
+        names = max((cell_len(one_line(_name(stage))) for stage in run.stages), default=0)
+        rows += [self._stage(stage, min(names, 18), width) for stage in self._window(run.stages)]
+        return rows
+
+    def _window(self, stages: tuple[StageView, ...]) -> tuple[StageView, ...]:
+        if len(stages) <= MAX_ROWS or self.selected is None:
+            return stages
+        first = min(max(0, stages.index(self.selected) - MAX_ROWS // 2), len(stages) - MAX_ROWS)
+        return stages[first : first + MAX_ROWS]
+
+    def _empty(self) -> list[Row]:
+        if self.snapshot.link.phase != "connected":
+            return [Row.of(("  No connection yet: runs are listed once the host answers.", "muted"))]
+        if not self.snapshot.runs_known or self.snapshot.watching:
+            return [Row.of(("  Asking the host about runs …", "muted"))]
+        return [Row.of("  No run of this project on the host yet: press ", ("R", "key"), " to start one.")]
+
+    def _stage(self, stage: StageView, names: int, width: int) -> Row:
+        glyph, ink = STAGE_GLYPHS.get(stage.state, ("?", "warn"))
+        here = stage is self.selected
+        latest = stage.latest
+        elapsed = duration(self.snapshot.elapsed(latest, self.now)) if latest else ""
+        parts: list[Part] = [
+            ("›" if here else " ", "accent"),
+            (f"{glyph} ", ink),
+            (fit(_name(stage), names), "strong" if stage.state in views.LIVE_STAGE_STATES else "text"),
+            ("  " + fit(stage.state, 8), ink),
+            (fit("" if elapsed == "n/a" else elapsed, 9, "right") + "  ", "muted"),
+        ]
+        used = 1 + 2 + names + 10 + 11
+        parts += self._tail(stage, max(0, width - used - 1))
+        return Row(tuple(parts), cursor=here)
+
+    def _tail(self, stage: StageView, room: int) -> list[Part]:
+        if stage.state in views.LIVE_STAGE_STATES and stage.progress:
+            return _progress(stage, room)
+        if stage.state in (views.FAILED, views.LOST, views.STOPPED) and stage.latest:
+            return [(fit(_ending(stage), room), "bad" if stage.state != views.STOPPED else "muted")]
+        words = stage.notes[-1] if stage.notes else stage.title if stage.state == views.WAITING else ""
+        return [(fit(words, room), "muted")]
+
+
+def _name(stage: StageView) -> str:
+    number = stage.latest.number if stage.latest else 1
+    return f"{stage.name} #{number}" if number > 1 else stage.name
+
+
+def _ending(stage: StageView) -> str:
+    latest = stage.latest
+    if latest is None:
+        return ""
+    if latest.error:
+        return latest.error
+    if latest.signal is not None:
+        return f"ended by signal {latest.signal}"
+    return f"exit status {latest.rc}" if latest.rc is not None else latest.state
+
+
+def _progress(stage: StageView, room: int) -> list[Part]:
+    """`samples ████──── 24/64  ETA 1m 10s`, the parts giving way from the left where there is no room."""
+    progress = stage.progress
+    assert progress is not None
+    if progress.total:
+        unit = f" {progress.unit}" if progress.unit and progress.unit != progress.label else ""
+        count = f"{amount(progress.done)}/{amount(progress.total)}{unit}"
+    else:
+        count = f"{amount(progress.done)} {progress.unit}".strip()
+    eta = f"  ETA {duration(progress.eta_s)}" if progress.eta_s is not None else ""
+    count, eta = one_line(count), one_line(eta)
+    fixed = cell_len(count) + cell_len(eta) + 1
+    label = one_line(progress.label)
+    if room - fixed - cell_len(label) - 1 < 8:
+        label = fit(label, min(cell_len(label), room - fixed - 1)) if not progress.total else ""
+    width = min(32, room - fixed - (cell_len(label) + 1 if label else 0))
+    parts: list[Part] = [(f"{label} ", "text")] if label else []
+    if progress.total and width >= 4:
+        parts += [*bar(progress.done / progress.total, width), (" ", "text")]
+    return [*parts, (count, "text"), (eta, "muted")]
