@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from remote import protocol
@@ -23,16 +23,16 @@ class Limits:
 LIMITS = (Limits(16384, 100, 400, 500), Limits(2048, 40, 100, 200), Limits(400, 20, 20, 50), Limits(120, 6, 4, 10))
 
 
-def encode_view(frame: Mapping[str, Any], key: str, view: RunView) -> bytes:
-    """The frame with the view under `key`, shortened step by step until it is below the protocol's cap."""
+def encode_view(frame: Callable[[Any], Mapping[str, Any]], view: RunView) -> bytes:
+    """The frame made of the view, which is shortened step by step until the frame is below the protocol's cap."""
     for limits in (None, *LIMITS):
         shown = view if limits is None else shorten(view, limits)
         try:
-            return protocol.encode({**frame, key: to_wire(shown)})
+            return protocol.encode(frame(to_wire(shown)))
         except protocol.ProtocolError:
             continue
     bare = dataclasses.replace(view, stages=(), versions={}, error="this run's view is too large for the link")
-    return protocol.encode({**frame, key: to_wire(bare)})
+    return protocol.encode(frame(to_wire(bare)))
 
 
 def shorten(view: RunView, limits: Limits) -> RunView:

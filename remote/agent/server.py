@@ -22,7 +22,7 @@ from remote.agent.reading import World, read_attempt
 from remote.agent.runs import Runs
 from remote.agent.tail import Tail, Tails
 from remote.agent.telemetry import Telemetry
-from remote.agent.view import RunReader
+from remote.agent.view import RunReader, with_findings_of
 from remote.agent.watches import Watches
 from remote.protocol import RemoteError
 from remote.views import TelemetryView
@@ -245,19 +245,23 @@ class Agent:
             view = self._listed[run_id].look_at_all()
             if project is not None and view.project != project and not view.error:
                 continue
-            line = fit.encode_view({}, "run", fit.shorten(view, fit.LIMITS[2]))
-            size += len(line)
+            shown = fit.shorten(view, fit.LIMITS[2])
+            size += len(fit.encode_view(lambda wire: wire, shown))
             if size > LIST_MAX:
                 return {"runs": found, "more": len(ids) - at}
-            found.append(to_wire(fit.shorten(view, fit.LIMITS[2])))
+            found.append(to_wire(shown))
         return {"runs": found, "more": 0}
 
     def _show(self, request: Request) -> None:
         run = self._state.run(_text(request, "run"))
+        asked = "attempt" in request
+        earlier = self._state.attempt(run.id, request.get("stage"), request["attempt"]) if asked else None
 
         def work() -> bytes:
             view = RunReader(run).look_at_all()
-            return fit.encode_view({"id": request.get("id"), "ok": True}, "result", view)
+            if earlier is not None:
+                view = with_findings_of(view, earlier)
+            return fit.encode_view(lambda w: {"id": request.get("id"), "ok": True, "result": {"run": w}}, view)
 
         self._later(self._questions, request, work)
 

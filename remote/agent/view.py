@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import calendar
 import contextlib
-import dataclasses
 import os
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from remote.agent import files
@@ -14,7 +15,19 @@ from remote.agent.events import Events
 from remote.agent.layout import Attempt, Run, is_stage_name
 from remote.agent.reading import Reading, World, read_attempt
 from remote.logs.findings import Findings
-from remote.views import DONE, FAILED, LOST, RUNNING, STOPPED, STOPPING, WAITING, AttemptView, RunView, StageView
+from remote.views import (
+    DONE,
+    FAILED,
+    LIVE_STAGE_STATES,
+    LOST,
+    RUNNING,
+    STOPPED,
+    STOPPING,
+    WAITING,
+    AttemptView,
+    RunView,
+    StageView,
+)
 
 if TYPE_CHECKING:
     from remote.logs.reader import LogReader
@@ -154,7 +167,7 @@ class RunReader:
             created=float(described.get("created") or _created(self.run.id)),
             pair=str(described.get("pair", "")),
             versions={str(k): str(v) for k, v in (described.get("versions") or {}).items()},
-            stages=tuple(self._stage(name) for name in self._stage_names()),
+            stages=tuple(_waiting_again([self._stage(name) for name in self._stage_names()])),
             folder=self.run.folder,
             error="; ".join(filter(None, trouble)) or None,
         )
@@ -210,12 +223,31 @@ def _created(run: str) -> float:
     return float(calendar.timegm(time.strptime(run[:16], "%Y%m%dT%H%M%SZ")))
 
 
+def with_findings_of(view: RunView, attempt: Attempt) -> RunView:
+    """The view with the findings of one attempt, maybe an earlier one, in its stage's place."""
+    log = LogFindings(attempt.log)
+    while log.read(over=True):
+        continue
+    stages = (replace(s, findings=log.findings) if s.name == attempt.stage else s for s in view.stages)
+    return replace(view, stages=tuple(stages))
+
+
+def _waiting_again(stages: list[StageView]) -> Iterator[StageView]:
+    """A stage that ran before a newer attempt of an earlier one is to be done again: it waits."""
+    newest = 0.0
+    for stage in stages:
+        started = (stage.latest.started if stage.latest else None) or 0.0
+        stale = stage.latest is not None and started < newest and stage.state not in LIVE_STAGE_STATES
+        yield replace(stage, state=WAITING) if stale else stage
+        newest = max(newest, started)
+
+
 def without_clocks(view: RunView) -> RunView:
     """The view with what moves by itself taken out: two that are equal need no second push."""
-    return dataclasses.replace(view, stages=tuple(_still(stage) for stage in view.stages))
+    return replace(view, stages=tuple(_still(stage) for stage in view.stages))
 
 
 def _still(stage: StageView) -> StageView:
-    attempts = tuple(dataclasses.replace(a, elapsed=None, log_bytes=0) for a in stage.attempts)
-    findings = dataclasses.replace(stage.findings, bytes_read=0, lines_read=0)
-    return dataclasses.replace(stage, attempts=attempts, findings=findings)
+    attempts = tuple(replace(a, elapsed=None, log_bytes=0) for a in stage.attempts)
+    findings = replace(stage.findings, bytes_read=0, lines_read=0)
+    return replace(stage, attempts=attempts, findings=findings)

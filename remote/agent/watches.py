@@ -35,7 +35,7 @@ class Watch:
         still = without_clocks(view)
         now = boottime()
         if still != self._pushed_still or (now - self._pushed_at >= SIZES_EVERY and self._grew(view)):
-            outbox.latest(self.key, fit.encode_view({"ev": protocol.RUN}, "run", view))
+            outbox.latest(self.key, fit.encode_view(lambda shown: {"ev": protocol.RUN, "run": shown}, view))
             self._pushed, self._pushed_still, self._pushed_at = view, still, now
         return more
 
