@@ -160,10 +160,10 @@ class Supervisor:
             if self._status.unsaved:
                 self._status.settle()
         self._status.save(clean=True)
+        self._chain()
         until = files.boottime() + SAVE_PATIENCE
         while self._status.unsaved and files.boottime() < until and not self._status.settle():
             time.sleep(0.5)  # a full disk: exit.rec has it all, but readers look at status.json first
-        self._chain()
 
     def _start(self, log: int, ack: Ack) -> None:
         started = {"started": time.time(), "started_boot": files.boottime()}
