@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from remote.logs.findings import Fatal
 from remote.logs.prefixes import Origin
+from remote.logs.records import any_of
 
 MAX_FATAL = 200
 TOKENS = (
@@ -42,6 +43,8 @@ TOKENS = (
     b"Done in",
     b"Captured states for",
 )
+
+_CONCERNS = any_of(TOKENS)
 
 _MEMORY = "The host ran out of memory, or a memory limit was hit: fewer loader threads or processes, more RAM, or swap."
 _SEGV = "A crash in native code: look at the innermost frame, and suspect versions that do not fit together."
@@ -134,6 +137,10 @@ class FatalReader:
     @property
     def found(self) -> tuple[Fatal, ...]:
         return tuple(sorted(self._found, key=lambda item: item.kind in _LAST))
+
+    def may_concern(self, data: bytes) -> bool:
+        """A cheap look at the raw line: `read` has nothing to do where this answers False."""
+        return self._fault is not None or self._table is not None or _CONCERNS.search(data) is not None
 
     def read(self, origin: Origin, text: str, line: int) -> None:
         for rule in _RULES:

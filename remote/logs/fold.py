@@ -71,10 +71,12 @@ class Fold:
 
     def __init__(self) -> None:
         self.errors: list[Error] = []
+        self.version = 0
         self._by_signature: dict[object, Error] = {}
         self._of: dict[int, Error] = {}
 
     def add(self, raw: Raw) -> None:
+        self.version += 1
         cause = self._of.get(raw.chained_from.sequence) if raw.chained_from else None
         frames = tuple(raw.body.frames)
         signature = (

@@ -32,7 +32,7 @@ _BAR = re.compile(
 )
 _ENDLESS = re.compile(rf"(?P<done>\d+)it \[(?P<elapsed>{_CLOCK}), +(?P<rate>[^\],]{{1,40}})\]")
 _HEAVY = re.compile(
-    rf"━[━╸╺ ]{{0,400}} *(?P<done>\d+)/(?P<total>\d+) +(?P<elapsed>{_CLOCK}) • (?P<eta>{_CLOCK}|-:--:--)"
+    rf"[━╸╺] *(?P<done>\d+)/(?P<total>\d+) +(?P<elapsed>{_CLOCK}) • (?P<eta>{_CLOCK}|-:--:--)"
     r"(?: +(?P<rate>\S+))?"
 )
 _RICH = re.compile(
@@ -62,16 +62,18 @@ _MILESTONES = (
 )
 
 
-def read_bar(text: str) -> Progress | None:
-    """The last bar that `text` shows, without a worker."""
-    last = None
-    for pattern in (_BAR, _HEAVY, _RICH, _ENDLESS):
-        start = 0
-        for match in pattern.finditer(text):
-            last, label = match, text[start : match.start()]
-            start = match.end()
-        if last:
-            break
+def read_bar(text: str, worker: str | None = None) -> Progress | None:
+    """The last bar that `text` shows."""
+    if "%|" in text or "% Completed" in text:
+        pattern = _BAR
+    elif "━" in text:
+        pattern = _HEAVY
+    else:
+        pattern = _ENDLESS if "it [" in text else _RICH
+    last, label, start = None, "", 0
+    for match in pattern.finditer(text):
+        last, label = match, text[start : match.start()]
+        start = match.end()
     if last is None:
         return None
     groups = last.groupdict()
@@ -87,6 +89,7 @@ def read_bar(text: str) -> Progress | None:
         eta_s=_seconds(groups.get("eta")),
         seconds=_seconds(groups["elapsed"]),
         label=label[-120:],
+        worker=worker,
     )
 
 
@@ -139,16 +142,14 @@ class ProgressReader:
 
     def with_bar(self, worker: str | None, text: str) -> tuple[Progress, ...]:
         """The bars as they are if `text`, which has not ended yet, is taken as it stands."""
-        bar = read_bar(text)
-        if bar is None:
-            return self.bars
-        return tuple({**self._bars, _key(worker, bar): _of(worker, bar)}.values())
+        bar = read_bar(text, worker)
+        return tuple({**self._bars, _key(bar): bar}.values()) if bar else self.bars
 
     def read_bar(self, worker: str | None, text: str) -> bool:
-        bar = read_bar(text)
+        bar = read_bar(text, worker)
         if bar is None:
             return False
-        self._bars[_key(worker, bar)] = _of(worker, bar)
+        self._bars[_key(bar)] = bar
         if len(self._bars) > MAX_BARS:
             del self._bars[next(iter(self._bars))]
         self.version += 1
@@ -166,9 +167,5 @@ class ProgressReader:
                 return
 
 
-def _key(worker: str | None, bar: Progress) -> tuple[str | None, str, str]:
-    return worker, bar.kind, "" if bar.kind in _ONE_AT_A_TIME else bar.label
-
-
-def _of(worker: str | None, bar: Progress) -> Progress:
-    return Progress(**{**bar.__dict__, "worker": worker})
+def _key(bar: Progress) -> tuple[str | None, str, str]:
+    return bar.worker, bar.kind, "" if bar.kind in _ONE_AT_A_TIME else bar.label

@@ -12,11 +12,11 @@ from remote.logs.findings import Findings
 from remote.logs.fold import Fold
 from remote.logs.prefixes import Line, Origin, read_line
 from remote.logs.progress import ProgressReader
-from remote.logs.records import Segment, Splitter, clean
+from remote.logs.records import Segment, Splitter, any_of, clean
 from remote.logs.tracebacks import Stream
 from remote.logs.weave import Weaver
 
-MAX_STREAMS = 512
+MAX_STREAMS = 256
 IDLE_LINES = 4096
 """A traceback that got no line for so long is not waited for any more."""
 
@@ -37,6 +37,11 @@ _TOKENS = (
     b"Initializing a V1 LLM engine",
     b"Initializing hidden states generator",
 )
+_STARTS = ("Traceback (most recent", '  File "', "Exception ignored in", "Exception in thread")
+"""What a stream's first line of interest holds."""
+_WANTED = any_of(_TOKENS)
+_BAR = any_of(progress.TOKENS)
+_MILESTONE = any_of(progress.MILESTONE_TOKENS)
 _TWO_PREFIXES = re.compile(rb" pid=\d+\)(?:\x1b\[[\d;]*m)* +(?:\x1b\[[\d;]*m)*\([A-Za-z_]+[^)\n]* pid=")
 _ATTEMPT = re.compile(
     r"[=#*@\- ]*attempt \d+[ =:#*\-]*$|Initializing a V1 LLM engine|.{0,80}Initializing hidden states generator"
@@ -58,7 +63,6 @@ class LogReader:
         self._attempts: list[int] = []
         self._carried: Origin | None = None
         self._previous = b""
-        self._latest: dict[str, tuple[str, str]] = {}
         self._crlf_everywhere = False
         self._finished = False
         self._version = 0
@@ -86,9 +90,9 @@ class LogReader:
     def findings(self) -> Findings:
         """Everything recognised so far. A traceback appears once its exception line was read."""
         tail = self._splitter.tail()
-        if not any(token in tail for token in progress.TOKENS):
+        if not _BAR.search(tail):
             tail = b""
-        state = (self._version, self._progress.version, self._fatal.version, self._sequence, tail)
+        state = (self._version, self._fold.version, self._progress.version, self._fatal.version, tail)
         if self._cached is None or self._cached[0] != state:
             self._cached = (state, self._make(tail))
         read = (self._splitter.bytes_read, self._splitter.lines_read)
@@ -119,22 +123,23 @@ class LogReader:
     # -- lines
 
     def _skip(self, block: bytes) -> bool:
-        if self._wanted(block):
+        """Whether nothing in these whole lines matters; the literals one by one are fastest on many lines."""
+        if self._busy or any(token in block for token in _TOKENS) or _TWO_PREFIXES.search(block):
             return False
         self._carried = None
         self._previous = block[block.rfind(b"\n", 0, -1) + 1 :][:256]
         return True
 
-    def _wanted(self, data: bytes) -> bool:
-        if self._open or self._weaver.busy:
-            return True
-        return any(token in data for token in _TOKENS) or _TWO_PREFIXES.search(data) is not None
+    @property
+    def _busy(self) -> bool:
+        """Lines without any token matter too: a traceback is being printed, or texts were parted from prefixes."""
+        return bool(self._open) or self._weaver.busy
 
     def _segment(self, segment: Segment) -> None:
         if segment.first:
             self._carried = None
         data = segment.data
-        wanted = self._wanted(data)
+        wanted = self._busy or _WANTED.search(data) or _TWO_PREFIXES.search(data)
         if not wanted and segment.end == "return" and len(data) < 256:
             self._carry(data)
         if wanted:
@@ -150,10 +155,11 @@ class LogReader:
 
     def _line(self, segment: Segment) -> None:
         text = clean(segment.data)
-        if b"\\n" in segment.data and embedded.may_hold(text):
+        wrapped = embedded.unwrap(text) if text.startswith("{") else None
+        if wrapped is not None:
+            text = wrapped
+        elif b"\\n" in segment.data and embedded.may_hold(text):
             self._embedded(text, segment)
-        elif text.startswith("{"):
-            text = embedded.unwrap(text) or text
         line = read_line(text)
         if segment.end == "return" and not line.text:
             if line.origins[-1].label:
@@ -163,19 +169,20 @@ class LogReader:
         bar_origin = origin
         if not origin.label and self._carried is not None:
             bar_origin = self._carried
-        if self._is_bar(segment.data) and self._bar(bar_origin, line, segment):
-            self._deaths(origin, line.text, segment.line)
+        if _BAR.search(segment.data) and self._bar(bar_origin, line, segment):
+            if not line.text.endswith("]"):  # the shell's `Killed` lands right behind a bar
+                self._fatal.read(origin, line.text, segment.line)
             return
-        if any(token in segment.data for token in progress.MILESTONE_TOKENS):
+        if self._fatal.may_concern(segment.data):
+            self._fatal.read(origin, line.text, segment.line)
+        if _MILESTONE.search(segment.data):
             self._progress.read_milestone(origin.label or line.hint, line.text)
-        self._deaths(origin, line.text, segment.line)
+        if _ATTEMPT.match(line.text):
+            self._attempts = [*self._attempts[-99:], self._sequence + 1]
+            self._version += 1
         if segment.end == "return" and not line.text[:1].isspace() and "Traceback" not in line.text:
             return
         self._traceback_line(origin, line, segment)
-
-    @staticmethod
-    def _is_bar(data: bytes) -> bool:
-        return any(token in data for token in progress.TOKENS)
 
     def _bar(self, origin: Origin, line: Line, segment: Segment) -> bool:
         label = origin.label or line.hint
@@ -186,11 +193,6 @@ class LogReader:
             if before.origins[-1].pid is not None and not before.text and not before.source:
                 label = before.origins[-1].label
         return self._progress.read_bar(label, line.text)
-
-    def _deaths(self, origin: Origin, text: str, line: int) -> None:
-        if _ATTEMPT.match(text):
-            self._attempts = [*self._attempts[-99:], self._sequence + 1]
-        self._fatal.read(origin, text, line)
 
     def _extraction(self) -> tuple[int, int] | None:
         for bar in self._progress.bars:
@@ -206,6 +208,8 @@ class LogReader:
             self._settle(key, segment)
         stream = self._streams.get(key)
         if stream is None:
+            if not any(start in line.text for start in _STARTS):
+                return
             if len(self._streams) >= MAX_STREAMS:
                 self._retire()
             stream = self._streams[key] = Stream(self._fold.add, self._next)
@@ -214,15 +218,14 @@ class LogReader:
             if not line.source and line.text:
                 self._crlf_everywhere = True
             goes_on = bool(line.source) and not self._crlf_everywhere
-        was_open = stream.open
+        was_in_message = stream.in_message
         stream.read(origin, line.hint, line.level, line.text, segment.line, segment.offset, goes_on)
-        if was_open or stream.open:
+        if was_in_message or stream.in_message:
             self._version += 1
         if stream.open:
             self._open.add(key)
         else:
             self._open.discard(key)
-        self._latest[origin.key] = key
 
     def _settle(self, key: tuple[str, str], segment: Segment) -> None:
         """End the messages that this line shows to have ended, and what nothing was heard of for long."""
@@ -268,4 +271,3 @@ class LogReader:
             stream.read(origin, line.hint, line.level, line.text, segment.line, segment.offset, False)
         for stream in streams.values():
             stream.finish()
-        self._version += 1

@@ -7,7 +7,7 @@ CR LF and ends the record with a bare LF, so the ending is kept: it says whether
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 HEAD_BYTES = 60 * 1024
@@ -40,6 +40,11 @@ def clean(data: bytes) -> str:
     if b"\0" in data:
         data = data.replace(b"\0", b"")
     return data.decode("utf-8", "replace")
+
+
+def any_of(tokens: Iterable[bytes]) -> re.Pattern[bytes]:
+    """A pattern that finds any of the literals: the cheap look before a line is decoded."""
+    return re.compile(b"|".join(re.escape(token) for token in tokens))
 
 
 class Splitter:

@@ -79,6 +79,10 @@ class Stream:
     def open(self) -> bool:
         return self._state != "idle"
 
+    @property
+    def in_message(self) -> bool:
+        return self._state == "message"
+
     def foretells(self, other: Stream, text: str) -> bool | None:
         """Whether `text` comes next in `other` if that prints the same traceback as this one; None when it does not."""
         place = len(other._script)
