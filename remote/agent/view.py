@@ -120,8 +120,9 @@ class RunReader:
     def __init__(self, run: Run, findings: bool = True) -> None:
         self.run = run
         self._findings = findings
+        self._names: list[str] = []
         self._latest: dict[str, AttemptReader] = {}
-        self._earlier: dict[str, AttemptView] = {}
+        self._earlier: dict[str, dict[int, AttemptView]] = {}
         self._described: dict[str, Any] = {}
         self._described_at: tuple[int, int] | None = None
         self._trouble = ""
@@ -131,7 +132,9 @@ class RunReader:
         self._describe()
         world = world or World()
         more = False
-        for stage in self._stage_names():
+        planned = [str(stage["name"]) for stage in self._plan()]
+        self._names = planned + [name for name in self.run.stage_folders() if name not in planned]
+        for stage in self._names:
             attempts = self.run.attempts(stage)
             if not attempts:
                 continue
@@ -140,8 +143,9 @@ class RunReader:
                 reader = self._latest[stage] = AttemptReader(attempts[-1], self._findings)
             more = reader.look(world) or more
             for attempt in attempts[:-1]:
-                if attempt.key not in self._earlier:
-                    self._earlier[attempt.key] = read_attempt(attempt, world).view
+                known = self._earlier.setdefault(stage, {})
+                if attempt.number not in known:
+                    known[attempt.number] = read_attempt(attempt, world).view
         return more
 
     def look_at_all(self) -> RunView:
@@ -167,7 +171,7 @@ class RunReader:
             created=float(described.get("created") or _created(self.run.id)),
             pair=str(described.get("pair", "")),
             versions={str(k): str(v) for k, v in (described.get("versions") or {}).items()},
-            stages=tuple(_waiting_again([self._stage(name) for name in self._stage_names()])),
+            stages=tuple(_waiting_again([self._stage(name) for name in self._names])),
             folder=self.run.folder,
             error="; ".join(filter(None, trouble)) or None,
         )
@@ -178,7 +182,7 @@ class RunReader:
         reader = self._latest.get(name)
         if reader is None:
             return StageView(name, title)
-        earlier = [self._earlier[a.key] for a in self.run.attempts(name) if a.key in self._earlier]
+        earlier = self._earlier.get(name, {}).values()
         attempt, events = reader.reading.view, reader.events
         dropped = [f"{events.artifacts_dropped} earlier artifacts are not listed"] if events.artifacts_dropped else []
         return StageView(
@@ -213,10 +217,6 @@ class RunReader:
         plan = self._described.get("plan")
         stages = plan if isinstance(plan, list) else []
         return [stage for stage in stages if isinstance(stage, dict) and is_stage_name(stage.get("name"))]
-
-    def _stage_names(self) -> list[str]:
-        planned = [str(stage["name"]) for stage in self._plan()]
-        return planned + [name for name in self.run.stage_folders() if name not in planned]
 
 
 def _created(run: str) -> float:
