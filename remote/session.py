@@ -233,7 +233,7 @@ class HostSession:
             detail = f"{link.address}, Python {hello.get('python', '?')}"
             self._say("connected", "; ".join((detail, *link.address.warnings)))
         except LinkError as error:
-            client.close()
+            client.close(LinkLost(error.message, error.remedy))
             return client.error or error
         client.closed.wait()
         return client.error or LinkLost(f"the link to {self.profile.name} ended")
