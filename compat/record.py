@@ -27,6 +27,13 @@ def append(kind: str, **fields: Any) -> None:
         os.close(handle)
 
 
+def active_patches() -> list[str]:
+    """Ids of the patches that any process of this attempt has reported as active, in the order of the reports."""
+    path = Path(os.environ[ATTEMPT]) / FILE
+    events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return list(dict.fromkeys(e["id"] for e in events if e["kind"] == "patch" and e["state"] == "active"))
+
+
 def patch(applied: Applied, process: Literal["driver", "worker"]) -> None:
     """Reports what activation did for one patch in this process."""
     append(

@@ -24,9 +24,9 @@ LISTS = Path(__file__).parent / "environments"
 MARKER = "eyas-complete.json"
 PYTHONS = ((3, 12), (3, 11))
 """Versions of Python that the pinned versions have wheels for, and were run with."""
-SIZE = 8_300_000_000
+SIZE = int(8.3 * (1 << 30))
 """Bytes of the finished environment with PyPI's torch, which brings the CUDA libraries."""
-DOWNLOAD = 4_000_000_000
+DOWNLOAD = 4 << 30
 """Bytes of wheels that pip keeps while it installs."""
 
 
@@ -143,7 +143,8 @@ def check_space(environment: Environment) -> tuple[int, int]:
 
 
 def gigabytes(count: int) -> str:
-    return f"{count / 1e9:.1f} GB"
+    """As `du -h` counts them, in powers of 1024."""
+    return f"{count / (1 << 30):.1f} GB"
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from typing import Any
 
 from compat import record
 from compat.activate import activate
-from compat.patch import Applied
 from compat.switches import VARIABLE, parse
 from pipeline import dataset, identity, products, settings
 from pipeline.dataset import Sample
@@ -35,28 +34,19 @@ def main() -> None:
         return
     if len(missing) < len(samples):
         note(f"{len(samples) - len(missing)} of {len(samples)} samples are on disk and valid; doing the others.")
-    applied = activate("driver", parse(os.environ.get(VARIABLE, "")))
-    for one in applied:
+    for one in activate("driver", parse(os.environ.get(VARIABLE, ""))):
         record.patch(one, "driver")
-    _extract(wanted, target, layers, store, missing, len(samples), applied)
+    _extract(wanted, target, layers, store, missing, len(samples))
 
 
-def _extract(
-    wanted: Settings,
-    target: Path,
-    layers: Layers,
-    store: Store,
-    missing: list[Sample],
-    total: int,
-    applied: tuple[Applied, ...],
-) -> None:
+def _extract(wanted: Settings, target: Path, layers: Layers, store: Store, missing: list[Sample], total: int) -> None:
     from pipeline.engine.hidden_states import Engine
 
     progress("loading the target", 0, None)
     started = time.monotonic()
-    about = {"attempt": _attempt(), "patches": [one.id for one in applied if one.state == "active"]}
     with Engine(target, layers.output_indices, wanted.max_length, wanted.tensor_parallel, wanted.dtype) as engine:
         metric("engine_ready_s", round(time.monotonic() - started, 1))
+        about = {"attempt": _attempt(), "patches": record.active_patches()}  # the workers have reported by now
         pace = Pace("extracting", total, "samples", done=total - len(missing))
         tokens = 0
         for start in range(0, len(missing), wanted.batch_size):

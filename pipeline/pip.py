@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import selectors
 import subprocess
@@ -12,17 +13,21 @@ from pathlib import Path
 from pipeline.report import StageError, progress
 
 
-def install(python: Path, site: Path, arguments: Sequence[str], total: int) -> None:
-    """`pip install`, its output passed on line by line. `total` packages are counted. Raises StageError."""
+def install(python: Path, site: Path, scratch: Path, arguments: Sequence[str], total: int) -> None:
+    """`pip install`, its output passed on line by line. `total` packages are counted. Raises StageError.
+
+    `scratch` holds the wheels meanwhile: gigabytes, more than many a /tmp has.
+    """
     command = [
         *(str(python), "-m", "pip", "install", "--no-input", "--disable-pip-version-check"),
         *("--progress-bar", "off", *arguments),
     ]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
     before = _installed(site)
     fetched = 0
     last: list[str] = []
     installing = False
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment) as process:
         try:
             for line in _lines(process):
                 if line is None:  # a second without output: pip is silent while it downloads and unpacks

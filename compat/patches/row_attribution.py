@@ -28,6 +28,7 @@ class Ledger:
 
     def begin(self, scheduled: Mapping[str, int]) -> None:
         """A step was handed to the workers: request id → tokens."""
+        self._settle()
         self._step = scheduled
 
     def finish(self, request_ids: Sequence[str]) -> None:
@@ -36,11 +37,17 @@ class Ledger:
             self.ran += [(request, self._step[request]) for request in request_ids]
             self._step = None
 
+    def _settle(self) -> None:
+        # With two-phase-execution off, a step's result never comes: then the order of scheduling must do.
+        if self._step is not None:
+            self.finish(list(self._step))
+
     def order(self, rows: int) -> list[tuple[int, int]]:
         """[start, end) of each request's rows, in the order of the inputs; forgets the batch.
 
         Raises RuntimeError unless every request ran whole, once, and nothing else was captured.
         """
+        self._settle()
         added, ran = self.added, self.ran
         self.added, self.ran = {}, []
         spans: dict[str, tuple[int, int]] = {}
