@@ -64,10 +64,11 @@ def _exception(report: ExceptionReport | None, limits: Limits) -> ExceptionRepor
 
 
 def _findings(found: Findings, limits: Limits) -> Findings:
-    """The root cause, what it is chained to, and the first of the others; indices follow."""
+    """The root cause, the nearest of those it is chained to, and the first of the others; indices follow."""
     kept = set(range(min(limits.tracebacks, len(found.tracebacks))))
+    most = len(kept) + limits.tracebacks
     at = found.root_cause
-    while at is not None and at not in kept and 0 <= at < len(found.tracebacks):
+    while at is not None and at not in kept and len(kept) < most:
         kept.add(at)
         at = found.tracebacks[at].chained_from
     place = {old: new for new, old in enumerate(sorted(kept))}
