@@ -219,8 +219,13 @@ def _finish(connection: headless.Connection, run: str, detach: bool, as_json: bo
     if detach:
         _answer({"run": run}, f"Run {run} goes on; follow it with `eyas status`.", as_json)
         return
-    tell = reports.Changes()
-    view = connection.follow(run, lambda view: [typer.echo(line, err=True) for line in tell.lines(view)] and None)
+    changes = reports.Changes()
+
+    def tell(view: RunView) -> None:
+        for line in changes.lines(view):
+            typer.echo(line, err=True)
+
+    view = connection.follow(run, tell)
     _answer(reports.run_json(view), reports.run_text(view), as_json)
     if view.state != DONE:
         raise typer.Exit(1)

@@ -18,7 +18,4 @@ def open_console(project: Project, run: str | None = None, start: bool = False) 
 
         return HostSession(project.host, asker, on_link, on_push)
 
-    app = EyasApp(project, session, run=run, start=start)
-    farewell = app.run()
-    if farewell:
-        print(farewell)
+    EyasApp(project, session, run=run, start=start).run()

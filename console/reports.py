@@ -36,8 +36,8 @@ def run_json(view: RunView) -> dict[str, Any]:
 
 
 def run_text(view: RunView) -> str:
-    versions = " on ".join(f"{name} {version}" for name, version in view.versions.items())
-    lines = [f"run {view.run}  {view.state}  {view.project}  {versions}".rstrip()]
+    versions = ", ".join(f"{name} {version}" for name, version in view.versions.items())
+    lines = [f"run {view.run} of {view.project}: {view.state} ({view.pair}: {versions})"]
     lines += [_stage_line(stage) for stage in view.stages]
     if view.error:
         lines.append(f"! {view.error}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import tomllib
-import types
 import typing
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -178,6 +177,7 @@ def _known_keys(keys: list[str]) -> list[str]:
 
 
 def _section_of(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
-        return annotation if issubclass(annotation, BaseModel) else None
-    return next((m for m in map(_section_of, typing.get_args(annotation)) if m), None)
+    inside = typing.get_args(annotation)
+    if inside:
+        return next((m for m in map(_section_of, inside) if m), None)
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
