@@ -27,12 +27,23 @@ def encode_view(frame: Callable[[Any], Mapping[str, Any]], view: RunView) -> byt
     """The frame made of the view, which is shortened step by step until the frame is below the protocol's cap."""
     for limits in (None, *LIMITS):
         shown = view if limits is None else shorten(view, limits)
+        if _weight(shown) > 2 * protocol.LINE_CAP:
+            continue  # encoding it only to find that out would hold the agent up
         try:
             return protocol.encode(frame(to_wire(shown)))
         except protocol.ProtocolError:
             continue
     bare = dataclasses.replace(view, stages=(), versions={}, error="this run's view is too large for the link")
     return protocol.encode(frame(to_wire(bare)))
+
+
+def _weight(view: RunView) -> int:
+    """A low estimate of the bytes that a view's findings take."""
+    return sum(
+        len(one.message) + sum(60 + len(frame.file) + len(frame.source) for frame in one.frames)
+        for stage in view.stages
+        for one in stage.findings.tracebacks
+    )
 
 
 def shorten(view: RunView, limits: Limits) -> RunView:

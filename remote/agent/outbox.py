@@ -37,6 +37,10 @@ class Outbox:
         """A push that replaces an unsent one of the same key."""
         self._latest[key] = frame
 
+    def holds(self, key: str) -> bool:
+        """True while a push of this key is unsent: a slow link needs no second one yet."""
+        return key in self._latest
+
     def forget(self, key: str) -> None:
         self._latest.pop(key, None)
 

@@ -14,6 +14,8 @@ from remote.views import RunView
 INTERVAL = 0.2
 SIZES_EVERY = 1.0
 """Seconds between pushes when only the log grew."""
+PUSH_RATE = 1 << 20
+"""Bytes a second that the pushes of one run may take; a small view is not held up by it."""
 WORLD_AGE = 2.0
 """Seconds for which one look at every process of the host serves."""
 
@@ -26,17 +28,22 @@ class Watch:
         self._pushed: RunView | None = None
         self._pushed_still: RunView | None = None
         self._pushed_at = 0.0
+        self._rests_until = 0.0
         self.key = f"run {run.id}"
 
     def look(self, world: World, outbox: Outbox) -> bool:
         """True when there is more to read at once."""
         more = self._reader.look(world)
+        now = boottime()
+        if now < self._rests_until or outbox.holds(self.key):
+            return more
         view = self._reader.view()
         still = without_clocks(view)
-        now = boottime()
         if still != self._pushed_still or (now - self._pushed_at >= SIZES_EVERY and self._grew(view)):
-            outbox.latest(self.key, fit.encode_view(lambda shown: {"ev": protocol.RUN, "run": shown}, view))
+            frame = fit.encode_view(lambda shown: {"ev": protocol.RUN, "run": shown}, view)
+            outbox.latest(self.key, frame)
             self._pushed, self._pushed_still, self._pushed_at = view, still, now
+            self._rests_until = now + max(INTERVAL, len(frame) / PUSH_RATE)
         return more
 
     def _grew(self, view: RunView) -> bool:
