@@ -69,7 +69,7 @@ class Project:
         host = self.settings.host.get(self.host.name, HostSettings())
         return {
             "run": run,
-            "stage": {name: stage.model_dump(mode="json") for name, stage in self.settings.stage.items()},
+            "stage": self.settings.stage.model_dump(mode="json", exclude_none=True),
             "environment": {name: env.model_dump(mode="json") for name, env in host.environment.items()},
         }
 

@@ -70,6 +70,17 @@ class StageSettings(Section):
     env: dict[str, str] = Field({}, description="variables for this stage's process")
 
 
+class TargetStageSettings(StageSettings):
+    steps: Annotated[int, Field(ge=1)] | None = Field(None, description="training steps of the tiny target")
+
+
+class StagesSettings(Section):
+    provision: StageSettings = Field(StageSettings(), description="makes the stage environment")
+    target: TargetStageSettings = Field(TargetStageSettings(), description="makes the tiny target model")
+    prepare: StageSettings = Field(StageSettings(), description="conversations to token ids and loss mask")
+    extract: StageSettings = Field(StageSettings(), description="hidden states of the target model")
+
+
 class PatchSettings(Section):
     mode: Literal["auto", "off"] = Field("auto", description="auto applies what the probes find needed")
     on: tuple[str, ...] = Field((), description="patches switched on by hand")
@@ -90,7 +101,7 @@ class Settings(BaseSettings):
     project: str | None = Field(None, description="the project's name; default: the folder's")
     host: dict[str, HostSettings] = Field({}, description="hosts, by a name of your choice")
     run: RunSettings = Field(RunSettings(), description="what a run does")
-    stage: dict[str, StageSettings] = Field({}, description="settings of single stages")
+    stage: StagesSettings = Field(StagesSettings(), description="settings of single stages")
     patches: PatchSettings = Field(PatchSettings(), description="switches of compat patches")
 
 
