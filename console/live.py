@@ -156,7 +156,7 @@ class Live:
             patch = self._snapshot.patch(patch_id)
             if patch is None:
                 return None
-            to = store.NEXT_SWITCH[patch.switch]
+            to = store.NEXT_SWITCH.get(patch.switch, "auto")
             self._set(store.reduce_switch(self._snapshot, patch_id, to))
         self._command(self._patches, f"saving {patch_id}", lambda: self._save_switch(patch_id, to))
         return to

@@ -7,7 +7,6 @@ before it becomes part of a Snapshot, so nothing that reads a Snapshot meets hos
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
@@ -15,14 +14,15 @@ from typing import Any, Literal, Protocol
 from compat.patch import PatchStatus
 from console.logring import LogKey, LogTail
 from console.sanitise import sanitise, sanitise_json
+from console.shape import build
 from remote import protocol
 from remote.views import AttemptView, RunView, StageView, TelemetryView
-from remote.wire import from_wire
 
 Phase = Literal["connecting", "connected", "waiting", "refused", "closed"]
 Switch = Literal["auto", "on", "off"]
 NEXT_SWITCH: dict[Switch, Switch] = {"auto": "off", "off": "on", "on": "auto"}
 TELEMETRY_PERIOD = 1.0
+MALFORMED_REMEDY = "What is shown may be old. If it stays, the host's Eyas is of another version: reconnect."
 STALE_AFTER = 3 * TELEMETRY_PERIOD
 
 
@@ -119,7 +119,7 @@ def reduce_link(snapshot: Snapshot, state: LinkLike, now: float) -> Snapshot:
 
 
 def reduce_frame(snapshot: Snapshot, frame: Mapping[str, Any], now: float) -> Snapshot:
-    """One push of the host. An unknown or malformed one changes nothing: the host may be newer, or hostile."""
+    """One push of the host. An unknown one changes nothing: the host may be newer. A malformed one is only said."""
     try:
         match frame.get("ev"):
             case protocol.RUN:
@@ -138,14 +138,16 @@ def reduce_frame(snapshot: Snapshot, frame: Mapping[str, Any], now: float) -> Sn
             case protocol.ROTATED if frame.get("tail") == snapshot.log.tail and snapshot.log.key:
                 fresh = LogTail.open(snapshot.log.key, snapshot.log.tail)
                 return replace(snapshot, log=replace(fresh, note="the log was replaced on the host"))
-    except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
-        pass
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        if snapshot.problem is None:
+            what = str(frame.get("ev"))
+            return reduce_problem(snapshot, f"The host sent a `{what}` that this Eyas cannot read.", MALFORMED_REMEDY)
     return snapshot
 
 
 def reduce_run(snapshot: Snapshot, run: Mapping[str, Any], now: float) -> Snapshot:
     """A new view of the run that is shown; a late one of another run is not taken."""
-    view = from_wire(RunView, sanitise_json(run))
+    view = build(RunView, sanitise_json(run))
     if view.run != snapshot.watching:
         return snapshot
     return replace(snapshot, run=view, run_at=now)
@@ -158,16 +160,13 @@ def show_run(snapshot: Snapshot, run_id: str) -> Snapshot:
 
 
 def reduce_sample(snapshot: Snapshot, sample: Mapping[str, Any], now: float) -> Snapshot:
-    return replace(snapshot, telemetry=from_wire(TelemetryView, sanitise_json(sample)), telemetry_at=now)
+    return replace(snapshot, telemetry=build(TelemetryView, sanitise_json(sample)), telemetry_at=now)
 
 
 def reduce_data(snapshot: Snapshot, frame: Mapping[str, Any]) -> Snapshot:
     if frame.get("tail") != snapshot.log.tail or not snapshot.log.tail:
         return snapshot
-    try:
-        data = base64.b64decode(frame["data"], validate=True)
-    except binascii.Error:
-        return snapshot
+    data = base64.b64decode(frame["data"], validate=True)
     log_id = frame.get("log_id")
     return replace(snapshot, log=snapshot.log.feed(int(frame["offset"]), None if log_id is None else str(log_id), data))
 
@@ -177,7 +176,7 @@ def open_log(snapshot: Snapshot, key: LogKey, tail: str, offset: int) -> Snapsho
 
 
 def reduce_patches(snapshot: Snapshot, answer: Mapping[str, Any]) -> Snapshot:
-    patches = tuple(from_wire(PatchStatus, patch) for patch in sanitise_json(answer)["patches"])
+    patches = tuple(build(PatchStatus, patch) for patch in sanitise_json(answer)["patches"])
     return replace(snapshot, patches=patches, patches_problem=None)
 
 

@@ -120,7 +120,7 @@ class PatchesScreen(View):
 
 def _row(patch: PatchStatus, ids: int) -> Row:
     glyph, ink = PATCH_GLYPHS.get(patch.state, ("?", "warn"))
-    switched = {"auto": "muted", "on": "good", "off": "bad"}[patch.switch]
+    switched = {"on": "good", "off": "bad"}.get(patch.switch, "muted")
     return Row(
         (
             (f"{glyph} {patch.state:<15}", ink),

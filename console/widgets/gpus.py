@@ -119,4 +119,11 @@ def _missing(gpus: tuple[GpuView, ...]) -> str:
         for name, reason in gpu.missing.items():
             if name not in reasons.setdefault(reason, []):
                 reasons[reason].append(name)
-    return "; ".join(f"{', '.join(n.replace('_', ' ') for n in names)} ({reason})" for reason, names in reasons.items())
+    return "; ".join(f"{', '.join(map(_field, names))} ({reason})" for reason, names in reasons.items())
+
+
+def _field(name: str) -> str:
+    """`power_limit_w` -> `power limit`."""
+    return {"ecc_errors": "ECC errors", "throttle": "throttling", "pids": "processes"}.get(
+        name, name.removesuffix("_c").removesuffix("_w").removesuffix("_mhz").replace("_", " ")
+    )

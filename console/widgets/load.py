@@ -6,7 +6,6 @@ it has read.
 
 from __future__ import annotations
 
-from console.sanitise import one_line
 from console.store import Snapshot
 from console.widgets.paint import Panel, Part, Row, bar, fit
 from console.widgets.words import amount, duration, size
@@ -66,7 +65,7 @@ def _bar_row(progress: Progress, process: ProcessView | None, width: int) -> Row
         eta = f"took {duration(progress.seconds)}" if progress.seconds is not None else "done"
     read = f"read {size(process.read_bytes)}" if process else ""
     label = fit(f"{progress.worker or 'driver'}", min(14, max(6, width // 5)))
-    kind = fit(one_line(progress.kind), min(20, max(0, width // 4)))
+    kind = fit(progress.kind.replace("_", " "), min(20, max(0, width // 4)))
     tail = f"  {count:>9} {percent:>5}  {eta}"
     tail += f"  {read}" if read and width - 24 - len(tail) - len(label) > 20 else ""
     room = min(32, width - 3 - len(label) - len(kind) - 1 - len(tail))

@@ -50,33 +50,33 @@ class LogView(ScrollView, Paints):
             self.marked = self.marked - gone if self.marked >= gone else None
         self.virtual_size = Size(self.size.width, tail.rows)
         if self.following:
-            self.scroll_end(animate=False, immediate=True, x_axis=False)
+            self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
         elif gone:
-            self.scroll_to(y=max(0, self.scroll_offset.y - gone), animate=False)
+            self.scroll_to(y=max(0, self.scroll_offset.y - gone), animate=False, force=True)
         self.refresh()
 
     def on_resize(self) -> None:
         self.virtual_size = Size(self.size.width, self.tail.rows)
         if self.following:
-            self.scroll_end(animate=False, immediate=True, x_axis=False)
+            self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
 
     # Moving ------------------------------------------------------------------------------------------------
 
     def move(self, rows: int) -> None:
         """Scroll; up stops following, reaching the end by going down starts it again."""
         top = min(max(0, self.scroll_offset.y + rows), max(0, self.tail.rows - self.size.height))
-        self.scroll_to(y=top, animate=False)
+        self.scroll_to(y=top, animate=False, force=True)
         self.following = rows > 0 and top >= self.tail.rows - self.size.height
         self.refresh()
 
     def to_top(self) -> None:
         self.following = False
-        self.scroll_to(y=0, animate=False)
+        self.scroll_to(y=0, animate=False, force=True)
         self.refresh()
 
     def to_end(self) -> None:
         self.following = True
-        self.scroll_end(animate=False, immediate=True, x_axis=False)
+        self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
         self.refresh()
 
     def toggle_follow(self) -> None:

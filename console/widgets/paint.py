@@ -148,12 +148,12 @@ def styled(*parts: Part | str) -> Content:
 
 _CONTENT_INKS = {
     "strong": "bold",
-    "muted": "$text-muted",
-    "faint": "$text-disabled",
+    "muted": "$foreground-muted",
+    "faint": "$foreground-disabled",
     "good": "$text-success",
     "warn": "$text-warning",
     "bad": "$text-error",
     "accent": "$text-accent",
     "key": "bold $text-accent",
-    "rule": "$foreground-muted",
+    "rule": "$panel-lighten-2",
 }
