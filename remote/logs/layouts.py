@@ -13,7 +13,6 @@ NOTEBOOK_HEADER = re.compile(r"(?P<type>[A-Za-z_][\w.]*) {2,}Traceback \(most re
 FRAME = re.compile(r'\s+File "(?P<file>.+?)", line (?P<line>\d+), in (?P<function>.+)$')
 SYNTAX_PLACE = re.compile(r'\s+File "(?P<file>.+?)", line (?P<line>\d+)$')
 REPEATED = re.compile(r"\s*\[Previous line repeated (\d+) more times?\]$")
-ELIDED = re.compile(r"\s*\.\.\.<\d+ lines>\.\.\.$")
 MARKS = re.compile(r"\s*[~^]+[~^ ]*$")
 
 _TYPE = r"[A-Za-z_]\w*(?:\.(?:[A-Za-z_]\w*|<locals>))*(?:\([\w.]+\))?"
@@ -84,7 +83,8 @@ class PlainBody(Body):
         frame = FRAME.match(text)
         if frame:
             self.frames.append(Frame(frame["file"], int(frame["line"]), frame["function"]))
-        elif not (MARKS.match(text) or ELIDED.match(text) or REPEATED.match(text) or text.startswith('  File "')):
+        elif not (REPEATED.match(text) or text.startswith('  File "')):
+            # Marks and further lines of the statement come after the frame's first source line.
             self._source(text)
         return True
 

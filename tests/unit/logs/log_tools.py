@@ -20,8 +20,9 @@ def read(data: bytes | str) -> Findings:
     return reader.finish()
 
 
-def only(found: Findings) -> Traceback:
+def only(found: Findings, *, truncated: bool = False) -> Traceback:
     (traceback,) = found.tracebacks
+    assert traceback.truncated == truncated
     return traceback
 
 

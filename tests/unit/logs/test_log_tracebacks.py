@@ -73,6 +73,29 @@ def test_a_message_keeps_its_lines_and_stops_at_the_next_log_line() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "line", ["[2026-11-29 15:52:49] INFO a.py:49: x", "@@ x", "/a/b.py:9: UserWarning: x", "Killed"]
+)
+def test_a_log_line_of_another_format_ends_a_message(line: str) -> None:
+    assert (
+        only(read(PLAIN.replace("AssertionError", "ValueError: one\nand two") + line + "\n")).message == "one\nand two"
+    )
+
+
+def test_a_record_whose_last_line_is_the_exception_takes_no_more_message() -> None:
+    first = logged("W_0 pid=1", PLAIN.replace("AssertionError", "ValueError: one"), "core.py:7")
+    assert only(read(first + logged("W_0 pid=1", "Next record", "core.py:7"))).message == "one"
+
+
+def test_frames_without_source_stay_without() -> None:
+    text = """Traceback (most recent call last):
+  File "<string>", line 1, in f
+  [Previous line repeated 9 more times]
+RecursionError: too deep
+"""
+    assert only(read(text)).frames == (Frame("<string>", 1, "f", ""),)
+
+
 def test_unindented_message_lines_belong_to_the_message() -> None:
     text = PLAIN.replace("AssertionError", "a.b.ValidationError: 1 error\nmodel\n  Field required [type=missing]")
     traceback = only(read(text))
@@ -105,7 +128,7 @@ def test_marks_elisions_and_repeats_are_not_frames() -> None:
 
 def test_a_log_cut_inside_a_frame_gives_a_truncated_traceback_at_its_end() -> None:
     cut = PLAIN[: PLAIN.index("/v1/core")] + "/v..."
-    traceback = only(read(cut))
+    traceback = only(read(cut), truncated=True)
     assert (traceback.truncated, traceback.exception_type, len(traceback.frames)) == (True, None, 1)
 
 
@@ -116,13 +139,14 @@ def test_a_traceback_overtaken_by_another_of_its_stream_is_truncated() -> None:
 
 
 def test_frames_without_their_header_count_once_an_exception_follows() -> None:
-    traceback = only(read(PLAIN.split("\n", 1)[1]))
+    traceback = only(read(PLAIN.split("\n", 1)[1]), truncated=True)
     assert (traceback.truncated, traceback.exception_type, len(traceback.frames)) == (True, "AssertionError", 2)
 
 
 def test_native_frames_are_no_traceback() -> None:
     native = '!!!!!!! Segfault encountered !!!!!!!\n  File "<unknown>", line 0, in _PyEval_EvalFrameDefault\n'
     assert only(read(native * 2 + PLAIN)).exception_type == "AssertionError"
+    assert read(native + "RuntimeError: not its own\n").tracebacks == ()
 
 
 def test_a_syntax_error_of_the_main_script_has_no_header() -> None:
@@ -168,12 +192,16 @@ def test_rich_boxes_give_frames_with_wrapped_paths() -> None:
 │                                                                              │
 │    415 │   ) -> VariableTracker:                                             │
 │ ❱  418 │   │   │   raise AssertionError(                                     │
+│                                                                              │
+│ /env/torch/_utils_internal_of_a_long_name_that_just_fits_in.py:96 in         │
+│ wrapper                                                                      │
 ╰──────────────────────────────────────────────────────────────────────────────╯
 AssertionError: already tracked
 """
     assert only(read(text)).frames == (
         Frame("/env/speculators/cli/train.py", 24, "train_command", "main(TrainConfig.resolve(ctx.args))"),
         Frame("/env/torch/_dynamo/side_effects.py", 418, "_track_obj", "raise AssertionError("),
+        Frame("/env/torch/_utils_internal_of_a_long_name_that_just_fits_in.py", 96, "wrapper"),
     )
 
 
