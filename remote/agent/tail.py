@@ -42,7 +42,6 @@ class Tail:
         self._follow = follow
         self._over = over
         self._fd: int | None = None
-        self._drained = False
         self._checked = 0.0
         self._events: deque[dict[str, Any]] = deque()
         self._open()
@@ -57,9 +56,12 @@ class Tail:
         if self._events:
             return self._events.popleft()
         piece = self._piece()
-        if piece is not None or self.credit <= 0:
+        if piece is not None or (self.credit <= 0 and self._behind()):
             return piece
         return self._at_end()
+
+    def _behind(self) -> bool:
+        return self._fd is not None and os.fstat(self._fd).st_size > self._offset
 
     def _piece(self) -> dict[str, Any] | None:
         if self._fd is None or self.credit <= 0:
@@ -79,7 +81,6 @@ class Tail:
         }
         self._offset += len(data)
         self.credit -= len(data)
-        self._drained = False
         return frame
 
     def _cut(self, size: int) -> dict[str, Any]:
@@ -89,8 +90,6 @@ class Tail:
 
     def _at_end(self) -> dict[str, Any] | None:
         """Every byte so far was sent: is that all there will be?"""
-        if self._drained:
-            return self._end()
         now = files.boottime()
         if now - self._checked < CHECK_EVERY and self._follow:
             return None
@@ -101,11 +100,10 @@ class Tail:
             return self._end(error.message)
         if self._events:
             return self._events.popleft()
-        if not self._follow:
-            return self._end()
-        # Looked at before the last read: what was written until it ended is still sent.
-        self._drained = self._over(self.attempt)
-        return self._piece() if self._drained else None
+        if self._follow and not self._over(self.attempt):
+            return self._piece()
+        # Read once more after that look: what was written until the attempt ended is still sent.
+        return None if self.credit <= 0 and self._behind() else self._piece() or self._end()
 
     def _end(self, error: str = "") -> dict[str, Any]:
         self.close()

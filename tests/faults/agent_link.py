@@ -8,7 +8,6 @@ import select
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from faults.fake_host import FakeHost
@@ -24,6 +23,7 @@ class AgentLink:
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
+        self.hello: dict[str, Any] = {}
         self.pushes: list[dict[str, Any]] = []
         self._decoder = protocol.Decoder()
         self._replies: dict[Any, dict[str, Any]] = {}
@@ -36,7 +36,7 @@ class AgentLink:
     def to(cls, host: FakeHost, **more: Any) -> AgentLink:
         argv = [sys.executable, "-m", "remote.agent", "--state", str(host.folder), "--bundle", str(host.bundle)]
         link = cls(subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=host.bundle, **more))
-        link.push(protocol.HELLO)
+        link.hello = link.push(protocol.HELLO)
         return link
 
     def send(self, op: str, **fields: Any) -> int:
@@ -122,7 +122,3 @@ class AgentLink:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
-
-
-def children_of(pid: int) -> list[int]:
-    return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
