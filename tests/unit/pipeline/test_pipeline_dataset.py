@@ -1,0 +1,75 @@
+"""Conversations and datasets read from files: what is broken is named with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import conversations, dataset
+from pipeline.dataset import Sample
+from pipeline.layers import choose
+from pipeline.problem import Problem
+from pipeline.report import StageError
+
+
+def test_both_spellings_of_a_conversation_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "chat.jsonl"
+    path.write_text(
+        '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n\n'
+        '{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}\n'
+    )
+    (first, one), (second, two) = conversations.read(str(path), 9)
+    assert one == two == [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    assert (first, second) == (f"{path}:1", f"{path}:3")
+    assert len(conversations.read(str(path), 1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "chat.jsonl:1 is no JSON"),
+        ('{"text": "x"}', "chat.jsonl:1 has no conversation"),
+        ('{"messages": [{"role": "tool", "content": "x"}]}', "chat.jsonl:1 has a turn that is not understood"),
+        ("\n", "chat.jsonl holds no conversation"),
+    ],
+)
+def test_a_broken_file_of_conversations_is_named_with_its_line(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "chat.jsonl"
+    path.write_text(text)
+    with pytest.raises(StageError, match=words):
+        conversations.read(str(path), 9)
+
+
+def test_a_dataset_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    samples = [Sample(0, (1, 2, 3), (0, 1, 1)), Sample(1, (4,), (1,))]
+    dataset.write(tmp_path / "dataset", samples, {"samples": 2})
+    assert dataset.read(tmp_path / "dataset") == samples
+
+
+@pytest.mark.parametrize("line", ['{"index": 1, "token_ids": [1], "loss_mask": []}', "{", '{"index": 1}'])
+def test_a_broken_sample_is_named_with_its_line(tmp_path: Path, line: str) -> None:
+    dataset.write(tmp_path, [Sample(0, (1, 2), (0, 1))], {})
+    with (tmp_path / dataset.SAMPLES).open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(StageError, match=r"dataset\.jsonl:2 is no sample"):
+        dataset.read(tmp_path)
+
+
+def test_no_dataset_is_an_error_that_names_the_stage_to_run(tmp_path: Path) -> None:
+    with pytest.raises(StageError, match="run the stage prepare first"):
+        dataset.read(tmp_path)
+
+
+def test_default_layers_are_vllm_s_and_one_less_as_output_indices() -> None:
+    layers = choose(61, None)
+    assert layers.vllm_ids == (2, 30, 58, 61)
+    assert layers.output_indices == (1, 29, 57, 60)
+    assert choose(8, None).vllm_ids == (2, 4, 5, 8)
+
+
+def test_layers_outside_the_target_are_refused() -> None:
+    with pytest.raises(Problem, match=r"run\.layers names 8, and the target has 8 layers"):
+        choose(8, (1, 2, 8))
+    with pytest.raises(Problem, match="too few"):
+        choose(6, None)

@@ -1,0 +1,182 @@
+"""The plan: what it hands to the supervisor, and the sentence it refuses each nonsense with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors_files import write_model
+
+from pipeline import environments
+from pipeline.plan import plan
+from pipeline.problem import Problem
+
+ROOT = Path(__file__).parents[3]
+
+
+def request(**run: object) -> dict[str, Any]:
+    return {"settings": {"run": run}, "run_folder": "/runs/one", "python": sys.executable, "bundle": "/bundle"}
+
+
+@pytest.fixture(autouse=True)
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty cache, and disk enough for any environment."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(environments, "SIZE", 1000)
+    monkeypatch.setattr(environments, "DOWNLOAD", 1000)
+
+
+def test_the_stages_are_in_order_and_run_in_the_environment_that_provision_will_make() -> None:
+    made = plan(request())
+    assert [stage["name"] for stage in made["stages"]] == ["provision", "target", "prepare", "extract"]
+    environment = environments.locate("seed", environments.base_python()[1])
+    assert {stage["argv"][0] for stage in made["stages"][1:]} == {str(environment.python)}
+    assert made["stages"][0]["argv"][1:] == ["-m", "pipeline", "provision"]
+    assert made["stages"][0]["argv"][0] == environments.base_python()[0]
+    assert all(stage["env"]["PYTHONPATH"] == "/bundle:/bundle/compat/plugin" for stage in made["stages"])
+    assert all(stage["cwd"] == "/runs/one" for stage in made["stages"])
+    assert made["versions"]["speculators"] == "0.3.0"
+    assert made["versions"]["vllm"] == "0.16.0"
+
+
+def test_a_run_with_a_model_of_its_own_makes_no_target(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model")
+    assert "target" not in [stage["name"] for stage in plan(request(target=str(folder)))["stages"]]
+
+
+def test_variables_of_the_operator_win_over_the_plan_s() -> None:
+    asked = request()
+    asked["settings"]["stage"] = {"extract": {"env": {"VLLM_CPU_KVCACHE_SPACE": "7", "MINE": "1"}}}
+    env = {stage["name"]: stage["env"] for stage in plan(asked)["stages"]}
+    assert (env["extract"]["VLLM_CPU_KVCACHE_SPACE"], env["extract"]["MINE"]) == ("7", "1")
+    assert "MINE" not in env["prepare"]
+
+
+@pytest.mark.parametrize(
+    ("run", "kind", "words"),
+    [
+        ({"pair": "current"}, "bad_settings", "run.pair is 'current'"),
+        ({"layers": [2, 2, 3]}, "bad_settings", "run.layers is [2, 2, 3]"),
+        ({"layers": [0, 2, 3]}, "bad_settings", "run.layers is [0, 2, 3]"),
+        ({"layers": "some"}, "bad_settings", "run.layers is 'some'"),
+        ({"tensor_parallel": 0}, "bad_settings", "run.tensor_parallel is 0"),
+        ({"tensor_parallel": True}, "bad_settings", "run.tensor_parallel is True"),
+        ({"tensor_parallel": 64}, "bad_settings", "run.tensor_parallel is 64"),
+        ({"max_length": "long"}, "bad_settings", "run.max_length is 'long'"),
+        ({"max_length": 4096}, "bad_settings", "run.max_length is 4096"),
+        ({"dtype": "int4"}, "bad_settings", "run.dtype is 'int4'"),
+        ({"conversations": "/no/such.jsonl"}, "bad_settings", "/no/such.jsonl"),
+        ({"target": "models/mine"}, "bad_settings", "run.target is 'models/mine'"),
+        ({"target": "/no/such/folder"}, "no_target", "/no/such/folder"),
+    ],
+)
+def test_nonsense_is_refused_with_one_sentence_and_a_remedy(run: dict[str, object], kind: str, words: str) -> None:
+    with pytest.raises(Problem) as caught:
+        plan(request(**run))
+    assert (caught.value.kind, words in caught.value.message) == (kind, True), caught.value.message
+    assert caught.value.remedy
+
+
+def test_a_model_without_config_is_refused(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model")
+    (folder / "config.json").unlink()
+    refused(folder, "has no config.json")
+
+
+def test_a_truncated_shard_is_named(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model")
+    shard = folder / "model-00002-of-00003.safetensors"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    refused(folder, f"The shard {shard} is ")
+
+
+def test_a_shard_cut_inside_its_header_is_named(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model")
+    shard = folder / "model-00003-of-00003.safetensors"
+    shard.write_bytes(shard.read_bytes()[:11])
+    refused(folder, f"The shard {shard} is cut off")
+
+
+def test_a_missing_shard_is_named(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model")
+    (folder / "model-00001-of-00003.safetensors").unlink()
+    refused(folder, "lacks 1 of 3 shards; the first is model-00001-of-00003.safetensors")
+
+
+def test_a_target_with_too_few_layers_for_the_default_rule_is_refused(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model", layers=6)
+    with pytest.raises(Problem, match="6 layers, too few"):
+        plan(request(target=str(folder)))
+    assert plan(request(target=str(folder), layers=[1, 3, 5]))
+
+
+def test_heads_that_do_not_split_over_the_ranks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.stages.cpus", lambda: 64)
+    folder = write_model(tmp_path / "model", heads=4)
+    with pytest.raises(Problem, match="4 attention heads"):
+        plan(request(target=str(folder), tensor_parallel=3))
+
+
+def test_too_little_disk_is_refused_with_both_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environments, "SIZE", 10**18)
+    with pytest.raises(Problem, match=r"has \d+\.\d GB free") as caught:
+        plan(request())
+    assert caught.value.kind == "no_space"
+
+
+def test_an_environment_of_the_operator_s_own_that_does_not_run_is_refused() -> None:
+    asked = request()
+    asked["settings"]["environment"] = {"seed": {"python": "/no/such/python"}}
+    with pytest.raises(Problem, match="/no/such/python") as caught:
+        plan(asked)
+    assert caught.value.kind == "bad_settings"
+
+
+def refused(folder: Path, words: str) -> None:
+    with pytest.raises(Problem) as caught:
+        plan(request(target=str(folder)))
+    assert (caught.value.kind, words in caught.value.message) == ("no_target", True), caught.value.message
+
+
+def command(name: str, text: str, cache: Path) -> tuple[int, dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "pipeline", name],
+        input=text,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        timeout=60,
+    )
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_the_command_answers_a_refusal_with_status_2_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    rc, answer = command("plan", json.dumps(request(pair="none")), tmp_path / "cache")
+    assert rc == 2
+    assert answer["error"]["kind"] == "bad_settings"
+    assert not (tmp_path / "cache").exists()
+    assert command("plan", "no json", tmp_path / "cache")[0] == 2
+
+
+def test_patches_before_the_environment_is_made_are_decided_by_the_pinned_versions(tmp_path: Path) -> None:
+    text = json.dumps({"settings": {}, "switches": {"mode": "auto", "off": ["prefix-caching"]}})
+    rc, answer = command("patches", text, tmp_path / "cache")
+    states = {row["id"]: row["state"] for row in answer["patches"]}
+    assert rc == 0
+    assert states.pop("prefix-caching") == "off"
+    assert set(states.values()) == {"needed"}
+    assert not (tmp_path / "cache").exists()
+
+
+def test_an_unknown_stage_is_refused_with_status_2() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline", "trian"], capture_output=True, text=True, cwd=ROOT, timeout=60
+    )
+    assert done.returncode == 2
+    assert "There is no stage 'trian'" in done.stderr

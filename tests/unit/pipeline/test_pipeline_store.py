@@ -1,0 +1,77 @@
+"""Hidden states on disk: a sample counts only when its file, its manifest line and the dataset agree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.dataset import Sample
+from pipeline.store import MANIFEST, Store
+
+ORIGIN = {"target": "abc", "layers": {"vllm_ids": [2, 4, 5, 8], "output_indices": [1, 3, 4, 7]}, "dtype": "auto"}
+SAMPLES = [Sample(i, (i, i + 1, i + 2), (0, 1, 1)) for i in range(4)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    store = Store(tmp_path / "hidden_states", ORIGIN)
+    for sample in SAMPLES:
+        store.save(sample, f"states of {sample.index}".encode(), 3, {"attempt": "run/extract/1", "patches": ["a"]})
+    return tmp_path / "hidden_states"
+
+
+def missing(folder: Path, samples: list[Sample] = SAMPLES, origin: dict[str, object] = ORIGIN) -> list[int]:
+    return [sample.index for sample in Store(folder, origin).missing(samples)]
+
+
+def test_whole_samples_are_not_done_again(folder: Path) -> None:
+    assert missing(folder) == []
+
+
+def test_absent_truncated_and_foreign_files_are_done_again(folder: Path) -> None:
+    (folder / "hs_0.safetensors").unlink()
+    (folder / "hs_1.safetensors").write_bytes(b"states")
+    (folder / "hs_2.safetensors").write_bytes((folder / "hs_3.safetensors").read_bytes())
+    assert missing(folder) == [0, 1, 2]
+
+
+def test_a_file_without_its_manifest_line_is_done_again(folder: Path) -> None:
+    lines = (folder / MANIFEST).read_text().splitlines(keepends=True)
+    (folder / MANIFEST).write_text("".join(lines[:3]))
+    assert missing(folder) == [3]
+
+
+def test_other_tokens_another_target_and_other_layers_are_done_again(folder: Path) -> None:
+    assert missing(folder, [Sample(1, (9, 9, 9), (0, 1, 1)), SAMPLES[2]]) == [1]
+    assert missing(folder, SAMPLES, {**ORIGIN, "target": "other"}) == [0, 1, 2, 3]
+    assert missing(folder, SAMPLES, {**ORIGIN, "layers": {"vllm_ids": [1, 2, 3, 8]}}) == [0, 1, 2, 3]
+
+
+def test_a_manifest_line_cut_off_by_a_crash_costs_that_sample_only(folder: Path) -> None:
+    path = folder / MANIFEST
+    path.write_bytes(path.read_bytes()[:-20])
+    assert missing(folder) == [3]
+    Store(folder, ORIGIN).save(SAMPLES[3], b"again", 3, {"attempt": "run/extract/2", "patches": []})
+    assert missing(folder) == []
+    assert [json.loads(line)["index"] for line in path.read_text().splitlines()] == [0, 1, 2, 3]
+
+
+def test_the_latest_line_of_a_sample_counts(folder: Path) -> None:
+    Store(folder, ORIGIN).save(SAMPLES[0], b"new states", 3, {"attempt": "run/extract/2", "patches": []})
+    assert missing(folder) == []
+    assert (folder / "hs_0.safetensors").read_bytes() == b"new states"
+
+
+def test_a_crash_before_the_rename_leaves_the_old_file_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(self: Path, target: Path) -> None:
+        raise OSError("power cut")
+
+    store = Store(folder, ORIGIN)
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="power cut"):
+        patch.setattr(Path, "replace", crash)
+        store.save(SAMPLES[0], b"half", 3, {"attempt": "run/extract/2", "patches": []})
+    assert (folder / "hs_0.safetensors").read_bytes() == b"states of 0"
+    assert missing(folder) == []
+    assert not list(folder.glob(".hs_*.tmp"))
