@@ -26,9 +26,9 @@ SILENCE = 15.0
 # Requests and their results -------------------------------------------------------------------------------
 HELLO = "hello"  # push, first line: version, min_version, python, host, uid, boot_id, now, state, bundle, cpus
 START = "start"  # settings, project, request_id, switches, secrets -> {"run": id}
-RELAUNCH = "relaunch"  # run, stage, request_id, switches, secrets -> {"run", "stage", "attempt"}
+RELAUNCH = "relaunch"  # run, stage, request_id, switches, secrets, settings? -> {"run", "stage", "attempt"}
 STOP = "stop"  # run -> {"stage", "attempt"} that is being stopped
-LIST = "list"  # project (None: all) -> {"runs": [RunView without findings]}, newest first
+LIST = "list"  # project (None: all) -> {"runs": [RunView without findings], "more": number left out}, newest first
 SHOW = "show"  # run -> {"run": RunView}; with stage and attempt: that stage with the findings of that attempt
 WATCH = "watch"  # run -> {}; then pushes RUN whenever the view changed, at most 5 a second
 UNWATCH = "unwatch"
@@ -42,7 +42,7 @@ PING = "ping"
 # Pushes ----------------------------------------------------------------------------------------------------
 RUN = "run"  # run: RunView
 DATA = "data"  # tail, offset, log_id, data (base64)
-END = "end"  # tail: the attempt is over and every byte was sent
+END = "end"  # tail, offset: the attempt is over and every byte was sent; with error: why it ends early
 TRUNCATED = "truncated"  # tail, size, was
 ROTATED = "rotated"  # tail, log_id, was
 SAMPLE = "sample"  # sample: TelemetryView

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -42,7 +43,8 @@ def main(state: str, input_fd: int, output_fd: int, bundle: str = CODE) -> None:
     `state` is the state folder; `bundle` the folder whose `pipeline` package plans and runs the stages.
     """
     os.umask(0o077)
-    os.makedirs(os.path.join(state, "runs"), 0o700, exist_ok=True)
+    with contextlib.suppress(OSError):  # on a full disk there is still everything to be seen
+        os.makedirs(os.path.join(state, "runs"), 0o700, exist_ok=True)
     Agent(State(os.path.abspath(state)), bundle, input_fd, output_fd).serve()
 
 
@@ -58,8 +60,11 @@ class Agent:
         self._outbox = Outbox(output_fd)
         self._decoder = protocol.Decoder()
         self._wake = Wake()
+        # Planning a run may take a while: a stop does not queue behind it, nor a look behind the patches' probes.
         self._changes = Lane("changes", self._wake)
+        self._stops = Lane("stops", self._wake)
         self._questions = Lane("questions", self._wake)
+        self._probes = Lane("probes", self._wake)
         self._tails = Tails()
         self._tails_busy = False
         self._watches = Watches(self._outbox)
@@ -147,8 +152,8 @@ class Agent:
 
     def _push(self) -> None:
         """Everything that is due and unasked for."""
-        self._changes.collect()
-        self._questions.collect()
+        for lane in (self._changes, self._stops, self._questions, self._probes):
+            lane.collect()
         if boottime() >= self._beat_due:
             self._beat_due = boottime() + protocol.HEARTBEAT
             self._outbox.latest("beat", protocol.encode({"ev": protocol.BEAT}))
@@ -226,7 +231,7 @@ class Agent:
 
     def _stop(self, request: Request) -> None:
         run = _text(request, "run")
-        self._later(self._changes, request, lambda: self._runs.stop(run))
+        self._later(self._stops, request, lambda: self._runs.stop(run))
 
     def _list(self, request: Request) -> None:
         project = request.get("project")
@@ -298,7 +303,7 @@ class Agent:
 
     def _patches(self, request: Request) -> None:
         given = {"settings": _object(request, "settings"), "switches": _object(request, "switches", {})}
-        self._later(self._questions, request, lambda: ask_pipeline("patches", given, self._bundle))
+        self._later(self._probes, request, lambda: ask_pipeline("patches", given, self._bundle))
 
     def _turn_telemetry(self, request: Request) -> dict[str, Any]:
         period = request.get("period", 1.0)

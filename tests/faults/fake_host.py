@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 
 PIPELINE = """
-import json, sys
+import json, os, sys, time
 given = json.load(sys.stdin)
 settings = given["settings"]
 if "refuse" in settings:
@@ -30,6 +30,8 @@ if "refuse" in settings:
     sys.exit(2)
 if "crash" in settings:
     raise RuntimeError(settings["crash"])
+while "wait" in settings and not os.path.exists(settings["wait"]):
+    time.sleep(0.05)
 if sys.argv[1] == "patches":
     print(json.dumps({"patches": [{"id": "one", "title": "One", "state": "needed", "reason": "", "given": given}]}))
 else:

@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faults.fake_host import PIPELINE, ROOT
+from faults.agent_link import AgentLink
+from faults.fake_host import PIPELINE, ROOT, sh
 
+from remote import protocol
 from remote.agent import boot
 
 NONCE = "n0nce"
@@ -247,3 +249,32 @@ def test_a_python_that_is_too_old_is_named(tmp_path: Path, version: str) -> None
 def test_the_command_means_the_same_in_every_shell() -> None:
     assert not set(boot.COMMAND) & set("!$`\\'\n")
     assert set(sys.executable) <= boot.PYTHON_CHARACTERS
+
+
+@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13", "3.14"])
+def test_the_whole_agent_runs_in_every_python_from_3_10_on(
+    tmp_path: Path, roll: tuple[bytes, str], version: str
+) -> None:
+    found = [p for p in Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}") if p.exists()]
+    python = str(found[0]) if found else shutil.which(f"python{version}")
+    if python is None or subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode != 0:
+        pytest.skip(f"no Python {version} here")
+    booting = Booting(roll[1], tmp_path / "eyas", python=python)
+    assert booting.marker() == "NEED"
+    booting.send_roll(roll[0])
+    assert booting.marker() == "RUN"
+    link = AgentLink(booting.process)
+    try:
+        hello = link.push(protocol.HELLO)
+        assert str(hello["python"]).startswith(version)
+        stages = [sh("one", "echo one"), sh("two", "echo two; exit 3")]
+        asked = {"settings": {"stages": stages}, "project": "p", "request_id": "r", "switches": {}, "secrets": {}}
+        run = link.ask(protocol.START, **asked)["run"]
+        link.ask(protocol.WATCH, run=run)
+        link.ask(protocol.TELEMETRY, on=True, period=0.5)
+        view = link.view(run, lambda view: view.state == "failed" and view.stages[1].attempts[0].clean)
+        assert view.stages[1].attempts[0].rc == 3
+        assert link.tail(run, "two") == b"two\n"
+        assert link.push(protocol.SAMPLE)["sample"]["memory_total"]
+    finally:
+        link.kill()

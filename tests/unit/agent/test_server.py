@@ -94,6 +94,19 @@ def test_show_gives_the_whole_run_and_stop_ends_it(host: FakeHost, link: AgentLi
     assert host.over(host.attempt(run, "one")).view.stop_requested
 
 
+def test_a_stop_does_not_wait_behind_a_slow_plan_nor_a_look_behind_slow_probes(host: FakeHost, link: AgentLink) -> None:
+    gate = host.folder / "gate"
+    run = start(link, sh("one", "exec sleep 600"))
+    slow = {"wait": str(gate), "stages": [sh("one", "true")]}
+    asked = {"settings": slow, "project": "demo", "request_id": "slow", "switches": {}, "secrets": {}}
+    waiting = [link.send(protocol.START, **asked), link.send(protocol.PATCHES, settings=slow, switches={})]
+    assert link.ask(protocol.STOP, run=run)["stage"] == "one"
+    assert link.ask(protocol.SHOW, run=run)["run"]["run"] == run
+    gate.touch()
+    assert link.answer(waiting[0])["run"] != run
+    assert link.answer(waiting[1])["patches"]
+
+
 def test_relaunch_over_the_link(host: FakeHost, link: AgentLink) -> None:
     run = start(link, sh("one", "exit 1"))
     host.over(host.attempt(run, "one"))
