@@ -117,7 +117,7 @@ class LogScreen(View):
             return
         found.sort(key=lambda trouble: trouble.line)
         rows = [self.snapshot.log.row_at(t.traceback.offset if t.traceback else 0) for t in found]
-        here = self._log.marked if self._log.marked is not None else self._log.scroll_offset.y - (step > 0)
+        here = self._log.marked if self._log.marked is not None else self._log.top - (step > 0)
         if step > 0:
             later = [i for i, row in enumerate(rows) if row is not None and row > here]
             place = later[0] if later else 0

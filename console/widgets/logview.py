@@ -6,8 +6,6 @@ import re
 
 from rich.cells import cell_len
 from textual.events import MouseScrollDown, MouseScrollUp
-from textual.geometry import Size
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.logring import LogTail
@@ -23,102 +21,106 @@ SHIFT = 16
 """Cells that one press of → moves."""
 
 
-class LogView(ScrollView, Paints):
-    """Rows of a LogTail. Follows its end until the operator scrolls away; `follow` takes it back."""
+class LogView(Paints):
+    """Rows of a LogTail. Follows its end until the operator scrolls away; `to_end` takes it back.
 
-    COMPONENT_CLASSES = Paints.COMPONENT_CLASSES  # textual inherits these from the first base only
-    can_focus = False
+    It holds its own place: while following, that is always the end, whatever the ring or the layout does.
+    """
 
     def __init__(self, id: str, numbers: bool) -> None:
         super().__init__(id=id)
         self.tail = LogTail()
         self.following = True
         self.numbers = numbers
-        self.shift = 0
         self.marked: int | None = None
         """Index of the row that was jumped to."""
+        self._place = 0
+        self._shift = 0
         self._gone = 0
 
     def show(self, tail: LogTail) -> None:
         if tail is self.tail:
             return
         if tail.tail != self.tail.tail:
-            self.following, self.shift, self.marked, self._gone = True, 0, None, tail.dropped
+            self.following, self._shift, self.marked, self._gone = True, 0, None, tail.dropped
         gone, self._gone = tail.dropped - self._gone, tail.dropped
+        if gone:  # the ring let rows go: stay on the same lines
+            self._place = max(0, self._place - gone)
+            self.marked = self.marked - gone if self.marked is not None and self.marked >= gone else None
         self.tail = tail
-        if gone and self.marked is not None:
-            self.marked = self.marked - gone if self.marked >= gone else None
-        self.virtual_size = Size(self.size.width, tail.rows)
-        if self.following:
-            self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
-        elif gone:
-            self.scroll_to(y=max(0, self.scroll_offset.y - gone), animate=False, force=True)
         self.refresh()
-
-    def on_resize(self) -> None:
-        self.virtual_size = Size(self.size.width, self.tail.rows)
-        if self.following:
-            self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
 
     # Moving ------------------------------------------------------------------------------------------------
 
+    @property
+    def last_top(self) -> int:
+        """The top row when the end is in sight."""
+        return max(0, self.tail.rows - self.size.height)
+
+    @property
+    def top(self) -> int:
+        """The first row in sight."""
+        return self.last_top if self.following else min(self._place, self.last_top)
+
     def move(self, rows: int) -> None:
         """Scroll; up stops following, reaching the end by going down starts it again."""
-        top = min(max(0, self.scroll_offset.y + rows), max(0, self.tail.rows - self.size.height))
-        self.scroll_to(y=top, animate=False, force=True)
-        self.following = rows > 0 and top >= self.tail.rows - self.size.height
+        self._place = min(max(0, self.top + rows), self.last_top)
+        self.following = rows > 0 and self._place == self.last_top
         self.refresh()
 
     def to_top(self) -> None:
-        self.following = False
-        self.scroll_to(y=0, animate=False, force=True)
+        self._place, self.following = 0, False
         self.refresh()
 
     def to_end(self) -> None:
         self.following = True
-        self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
         self.refresh()
 
     def toggle_follow(self) -> None:
-        if self.following:
-            self.following = False
-        else:
-            self.to_end()
+        self._place, self.following = self.top, not self.following
+        self.refresh()
 
     def move_sideways(self, steps: int) -> None:
-        self.shift = max(0, self.shift + steps * SHIFT)
+        self._shift = max(0, self._shift + steps * SHIFT)
         self.refresh()
 
     def jump(self, index: int) -> None:
         """Bring a held row into sight, a few rows below the top, and mark it."""
-        self.following, self.marked = False, index
-        self.scroll_to(y=max(0, index - 2), animate=False, force=True)
+        self._place, self.following, self.marked = max(0, index - 2), False, index
         self.refresh()
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         event.stop()
-        event.prevent_default()
         self.move(-3)
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
         event.stop()
-        event.prevent_default()
         self.move(3)
 
     # Drawing -----------------------------------------------------------------------------------------------
 
     def render_line(self, y: int) -> Strip:
-        index = self.scroll_offset.y + y
-        width = self.scrollable_content_region.width
+        width = max(1, self.size.width - 1)
+        index = self.top + y
+        end = self.strip(Row(((self._thumb(y), "rule"),)), 1)
         if index >= self.tail.rows:
-            return self.strip(Row(), width)
+            return Strip.join([self.strip(Row(), width), end])
         row = self._row(index)
         if not self.numbers:
-            return self.strip(row, width, self.shift)
+            return Strip.join([self.strip(row, width, self._shift), end])
         number = self.tail.number(index)
         gutter = f"{number:>7} " if number is not None else "      · "
-        head = self.strip(Row(((gutter, "faint"),), cursor=index == self.marked), len(gutter))
-        return Strip.join([head, self.strip(row, max(0, width - len(gutter)), self.shift)])
+        head = self.strip(Row(((gutter, "faint"),), cursor=row.cursor), len(gutter))
+        return Strip.join([head, self.strip(row, max(1, width - len(gutter)), self._shift), end])
+
+    def _thumb(self, y: int) -> str:
+        """The scroll bar's cell of row `y`: where in the held lines these rows stand."""
+        height, rows = self.size.height, self.tail.rows
+        if rows <= height:
+            return " "
+        size = max(1, height * height // rows)
+        first = round(self.top * (height - size) / max(1, rows - height))
+        return "┃" if first <= y < first + size else " "
 
     def _row(self, index: int) -> Row:
         text = one_line(self.tail.row(index).text)
