@@ -369,6 +369,20 @@ def test_an_unknown_name_is_final_at_the_first_connection(tmp_path: Path) -> Non
         assert seen.states[-1].remedy
 
 
+def test_a_name_that_is_lost_later_is_waited_for(server: OpenSSHServer, host: FakeHost) -> None:
+    profile = profile_of(server, host)
+    config = profile.ssh_config
+    assert config is not None
+    right = config.read_text()
+    with session(profile) as (made, seen):
+        made.wait_connected(60)
+        config.write_text(right.replace("HostName 127.0.0.1", "HostName no-such-host.invalid"))
+        server.kill_sessions()
+        seen.until(lambda: any("no address is known" in state.detail for state in seen.states), "the lost name")
+        config.write_text(right)
+        seen.until(lambda: seen.times("connected") == 2, "the next link")
+
+
 def test_closing_returns_at_once_even_from_a_peer_that_hangs(server: OpenSSHServer, host: FakeHost) -> None:
     with session(profile_of(server, host)) as (made, seen):
         made.wait_connected(60)

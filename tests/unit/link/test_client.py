@@ -145,7 +145,7 @@ def test_nonsense_ends_the_link(client: Client, far: FarEnd, nonsense: bytes) ->
 
 
 def test_a_hang_up_fails_what_is_under_way_with_its_reason(client: Client, far: FarEnd) -> None:
-    asked = Asked(client, "list")
+    asked = Asked(client, "list", timeout=600)
     far.hear()
     far.hang_up()
     assert isinstance(asked.outcome, LinkLost)

@@ -98,7 +98,7 @@ def test_a_gap_is_a_broken_protocol() -> None:
         wanted.sift(data(client.tail["tail"], 5, 10))
 
 
-@pytest.mark.parametrize("broken", ["not base64!", 7, None, "AAA"])
+@pytest.mark.parametrize("broken", ["not base64!", "AAAA!", 7, None, "AAA"])
 def test_data_that_is_no_base64_is_a_broken_protocol(broken: Any) -> None:
     wanted, client = opened()
     with pytest.raises(ProtocolError):
