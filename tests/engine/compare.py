@@ -1,7 +1,7 @@
 """Run in the seed environment: starts the engine once in 32-bit floats and compares every row with transformers.
 
-`compare.py TARGET TENSOR_PARALLEL [PATCH THAT IS OFF…]` prints a line `RESULT {batch: {"rows", "expected", "diff"}}`,
-`diff` being the largest absolute difference for each captured layer.
+`compare.py TARGET TENSOR_PARALLEL [PATCH THAT IS OFF…]` prints a line `RESULT {batch: {"rows", "expected", "size", "diff"}}`,
+`diff` being the largest absolute difference and `size` the largest value for each captured layer.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ def main() -> None:
             "tokens": sum(map(len, prompts)),
             "rows": [len(s) for s, _ in pairs],
             "expected": [len(p) for p in prompts],
+            "size": [max(float(r[:, k].abs().max()) for _, r in pairs) for k in range(len(OUTPUTS))],
             "diff": [max(float((s[:, k] - r[:, k]).abs().max()) for s, r in pairs) for k in range(len(OUTPUTS))],
         }
     print("RESULT " + json.dumps({"limit": limit, "batches": result}), flush=True)

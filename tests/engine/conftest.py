@@ -8,8 +8,8 @@ from engine_run import Run
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A run with its environment, a target trained for a few steps, and a dataset of twelve samples."""
-    settings = {"run": {"samples": 12, "batch_size": 4}, "stage": {"target": {"steps": 20}}}
+    """A run with its environment, the tiny target, and a dataset of twelve samples."""
+    settings = {"run": {"samples": 12, "batch_size": 4}}
     made = Run(tmp_path_factory.mktemp("run"), settings)
     for name in ("provision", "target", "prepare"):
         attempt = made.stage(name)

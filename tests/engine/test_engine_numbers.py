@@ -27,8 +27,8 @@ def test_every_row_is_the_reference_row(
     assert batches["above max_num_batched_tokens"]["tokens"] > result["limit"]
     with capsys.disabled():
         for name, batch in batches.items():
-            shown = "  ".join(f"{d:.1e}" for d in batch["diff"])
-            print(f"\n    tp {tensor_parallel}, {name}: max abs difference of each layer {shown}", end="")
+            shown = "  ".join(f"{d:.1e} of {s:.0f}" for d, s in zip(batch["diff"], batch["size"], strict=True))
+            print(f"\n    tp {tensor_parallel}, {name}: max abs difference of each layer: {shown}", end="")
     for name, batch in batches.items():
         assert batch["rows"] == batch["expected"], name
         assert max(batch["diff"]) < TOLERANCE, name

@@ -50,6 +50,13 @@ def test_an_assertion_elsewhere_is_not_taken_for_the_block_hashes() -> None:
     assert match("AssertionError", "", frames) == ()
 
 
+def test_a_missing_driver_is_only_ours_below_the_call_that_asks_for_memory() -> None:
+    message = "Found no NVIDIA driver on your system."
+    asking = [Frame("memory.py", "mem_get_info", ""), Frame("__init__.py", "_lazy_init", "")]
+    assert [m.patch for m in match("RuntimeError", message, asking)] == ["cuda-memory-info"]
+    assert match("RuntimeError", message, [Frame("train.py", "main", ""), asking[1]]) == ()
+
+
 def test_another_exception_class_with_the_same_message_does_not_match() -> None:
     message = "get_kv_cache_config_from_groups() got an unexpected keyword argument 'kv_cache_specs'"
     assert match("TypeError", message, ())[0].patch == "kv-cache-specs"
