@@ -173,6 +173,7 @@ def test_exception_groups_give_each_member() -> None:
         ("RuntimeError", 1),
     ]
     assert (found.root_cause, found.tracebacks[0].wrapper, found.tracebacks[0].caused_by) == (1, True, 1)
+    assert found.tracebacks[0].message == "unhandled errors in a TaskGroup (1 sub-exception)"
 
 
 def test_an_indented_traceback_is_read_at_its_indentation() -> None:

@@ -60,6 +60,13 @@ def test_different_errors_at_one_place_stay_apart() -> None:
     assert len(read("".join(logs)).tracebacks) == 2
 
 
+def test_one_effect_of_two_causes_is_two_errors() -> None:
+    middle = "\nThe above exception was the direct cause of the following exception:\n\n"
+    causes = [PLAIN.replace("AssertionError", f"OSError: {name}") for name in ("disk", "link")]
+    found = read("".join(cause + middle + FAILED + "\n" for cause in causes))
+    assert [item.chained_from for item in found.tracebacks] == [None, 0, None, 2]
+
+
 def test_processes_that_share_a_name_are_told_apart_by_pid() -> None:
     data = "".join(logged(f"VllmWorkerProcess pid={pid}", FAILED) for pid in (307, 305))
     traceback = only(read(data))
