@@ -29,17 +29,17 @@ class Order:
     bundle: str
 
 
-def no_space(path: str, error: OSError) -> RemoteError:
+def no_space(path: str, error: OSError) -> NotBegun:
     """An OSError of a write below the state folder as a sentence."""
     if error.errno in files.FULL:
-        return RemoteError(
+        return NotBegun(
             "no_space", f"there is no space left below {path}", "free some space on the host, or set another `state`"
         )
-    return RemoteError("internal", f"cannot write below {path}: {error.strerror}")
+    return NotBegun("internal", f"cannot write below {path}: {error.strerror}")
 
 
 def create(run: Run, order: Order) -> Attempt:
-    """The next attempt's folder with its spec. Leaves nothing behind when it fails (RemoteError)."""
+    """The next attempt's folder with its spec. Leaves nothing behind when it fails (NotBegun)."""
     name = str(order.stage["name"])
     earlier = run.attempts(name)
     number = earlier[-1].number + 1 if earlier else 1
@@ -88,7 +88,7 @@ def discard(attempt: Attempt) -> None:
 
 
 def begin(run: Run, order: Order, secrets: Mapping[str, str]) -> Attempt:
-    """Create an attempt and start it. Raises RemoteError and leaves nothing when it could not begin at all."""
+    """Create an attempt and start it. Raises NotBegun, leaving nothing, or RemoteError when it may have begun."""
     attempt = create(run, order)
     try:
         launch(attempt, secrets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ from typing import Any
 
 from remote.agent import files, processes
 from remote.agent.attempts import Order, begin, ensure_begun, no_space, refuse_while_live
-from remote.agent.launch import CODE, launch
+from remote.agent.launch import CODE, NotBegun, launch
 from remote.agent.layout import Run, State, is_stage_name, new_run_id
 from remote.agent.plan import Plan, make_plan
 from remote.agent.reading import Reading, World, read_attempt
@@ -113,7 +114,12 @@ class Runs:
                 files.write_json(run.json, {**described, **self._asked(plan, given, switches)})
             except OSError as error:
                 raise no_space(run.folder, error) from None
-            attempt = begin(run, self._order(chosen, request_id, switches, given), secrets)
+            try:
+                attempt = begin(run, self._order(chosen, request_id, switches, given), secrets)
+            except NotBegun:
+                with contextlib.suppress(OSError):
+                    files.write_json(run.json, described)
+                raise
             return {"run": run.id, "stage": name, "attempt": attempt.number}
 
     def stop(self, run_id: object) -> dict[str, Any]:

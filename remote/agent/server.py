@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -111,7 +110,7 @@ class Agent:
             "version": protocol.VERSION,
             "min_version": protocol.MIN_VERSION,
             "python": sys.version.split()[0],
-            "host": socket.gethostname(),
+            "host": os.uname().nodename,
             "uid": os.getuid(),
             "boot_id": processes.boot_id(),
             "now": time.time(),

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from faults.fake_host import FakeHost, kill, py, sh, until
 
-from remote.agent import processes
-from remote.agent.launch import CODE, ENTRY
+from remote.agent import files, processes, shim
+from remote.agent.launch import CODE, ENTRY, NotBegun, launch
 from remote.protocol import RemoteError
 
 DEAF_GRANDCHILDREN = """
@@ -185,11 +185,13 @@ def test_workers_that_outlive_a_failed_main_are_ended_before_it_counts_as_clean(
 
 
 def test_a_stop_signal_to_the_supervisor_is_a_stop_request(host: FakeHost) -> None:
-    attempt = started(host, sh("one", "echo up; exec sleep 600"), sh("two", "echo never"))
+    script = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"
+    attempt = started(host, sh("one", script), sh("two", "echo never"))
     host.logged(attempt, "up")
     os.kill(host.status(attempt)["supervisor"]["pid"], signal.SIGTERM)
     view = host.over(attempt).view
-    assert (view.state, view.signal, view.stop_requested) == ("signaled", 15, True)
+    assert (view.state, view.rc, view.stop_requested) == ("exited", 0, True)
+    assert [a.stage for a in host.every_attempt()] == ["one"]
 
 
 def test_a_program_that_does_not_exist_is_failed_to_start_with_its_name_and_errno(host: FakeHost) -> None:
@@ -206,12 +208,32 @@ def test_a_working_folder_that_does_not_exist_is_named(host: FakeHost) -> None:
     assert "/nonexistent/folder" in (view.error or "")
 
 
-def test_a_failed_start_keeps_its_reason_when_the_supervisor_dies_too(host: FakeHost) -> None:
-    attempt = started(host, {"name": "one", "argv": ["/nonexistent/prog"]})
+def test_the_shim_alone_keeps_the_reason_of_a_failed_start_and_the_code_of_an_exit(tmp_path: Path) -> None:
+    log = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
+    for argv, expected in (
+        (["/nonexistent/prog"], ("failed_to_start", None)),
+        (["/bin/sh", "-c", "exit 6"], ("exited", 6)),
+        (["/bin/sh", "-c", "kill -9 $$"], ("signaled", None)),
+    ):
+        path = str(tmp_path / argv[-1].replace("/", "_"))
+        pid, _, _ = shim.start({"argv": argv}, dict(os.environ), files.Record(path), log)
+        os.waitpid(pid, 0)
+        seen = files.read_record(path) or {}
+        assert (seen["state"], seen.get("rc")) == expected
+        assert seen["witness"] == "shim"
+    os.close(log)
+
+
+def test_an_attempt_whose_lock_is_held_is_not_started(host: FakeHost) -> None:
+    attempt = started(host, sh("one", "echo began"))
     host.over(attempt)
-    Path(attempt.status).unlink()
-    view = host.reading(attempt).view
-    assert (view.state, view.rc) == ("failed_to_start", None)
+    for name in ("status.json", "exit.rec", "stdout.log"):
+        (Path(attempt.folder) / name).unlink()
+    with files.locked(attempt.lock), pytest.raises(NotBegun) as refused:
+        launch(attempt, {})
+    assert refused.value.kind == "busy"
+    assert not Path(attempt.status).exists()
+    assert host.log(attempt) == ""
 
 
 def test_of_many_racing_supervisors_exactly_one_starts_the_stage(host: FakeHost) -> None:

@@ -106,7 +106,7 @@ def test_a_relaunch_while_a_stage_is_live_is_refused_as_busy(host: FakeHost) -> 
     until(lambda: Path(host.attempt(run, "two").status).exists())
     error = refusal(host.relaunch, run, "one")
     assert error.kind == "busy"
-    assert "two" in error.message and error.remedy
+    assert error.message == f"stage two of run {run} is running" and error.remedy
     assert len(host.every_attempt()) == 2
 
 
@@ -121,12 +121,15 @@ def test_a_request_that_comes_twice_is_done_once(host: FakeHost) -> None:
     assert len(host.every_attempt()) == 2
 
 
-@pytest.mark.parametrize("run", ["nothing", "../../etc", "20260101T000000Z-00000000", "", None, 3, "a\0b", "."])
-def test_a_run_that_does_not_exist_is_refused_whatever_it_is_called(host: FakeHost, run: Any) -> None:
-    error = refusal(host.relaunch, run, "one")
-    assert error.kind == "no_such_run"
-    assert error.remedy
-    assert refusal(host.runs.stop, run).kind == "no_such_run"
+def test_a_run_that_does_not_exist_is_refused_whatever_it_is_called(host: FakeHost) -> None:
+    real = host.start(sh("one", "true"))
+    host.over(host.attempt(real, "one"))
+    names = ("nothing", "../../etc", "20260101T000000Z-00000000", "", None, 3, "a\0b", ".")
+    for run in (*names, f"./{real}", f"../runs/{real}", f"{real}/", str(host.folder / "runs" / real)):
+        error = refusal(host.relaunch, run, "one")
+        assert error.kind == "no_such_run", run
+        assert error.remedy
+        assert refusal(host.runs.stop, run).kind == "no_such_run", run
 
 
 @pytest.mark.parametrize("stage", ["three", "../one", "products", "", None, "one/1"])
