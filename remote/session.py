@@ -55,7 +55,8 @@ class LinkState:
 
 
 class HostSession:
-    """`on_link` and `on_push` are called on the session's own threads, one call of each at a time, in order.
+    """`on_link` and `on_push` are called on the session's own threads, one call of each at a time, in order; only the
+    last state, `closed`, comes from close() itself.
 
     `on_push` gets the frames of `remote.protocol` with the caller's own tail keys: every log byte once and in order,
     whatever became of the link meanwhile. Both may call back into the session.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import re
 import shutil
 import signal
 import socket
@@ -197,8 +198,15 @@ class OpenSSHServer:
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.host_key}\nPidFile none\n"
             f"AuthorizedKeysFile {self.folder / 'authorized_keys'}\nStrictModes no\nPermitRootLogin yes\n"
             "UsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPrintMotd no\nUseDNS no\n"
-            f"MaxStartups 100\nLogLevel ERROR\nSetEnv {variables}\n{force}{extra}"
+            f"MaxStartups 100\nLogLevel ERROR\nSetEnv {variables}\n{_no_penalties()}{force}{extra}"
         )
+
+
+def _no_penalties() -> str:
+    """From 9.8 on, sshd shuts out whoever's sessions crash; the tests kill them on purpose."""
+    told = subprocess.run([sshd_binary(), "-V"], capture_output=True, text=True).stderr
+    version = re.search(r"OpenSSH_(\d+)\.(\d+)", told)
+    return "PerSourcePenalties no\n" if version and (int(version[1]), int(version[2])) >= (9, 8) else ""
 
 
 def _is_sshd(pid: int) -> bool:

@@ -21,6 +21,8 @@ from remote.link.known_hosts import KnownHosts
 from remote.link.transport import CHANNEL_SECONDS, ClientTransport, dial, negotiate
 
 STDERR_KEPT = 4096
+_SAID = 400
+"""Characters of it that fit in a sentence."""
 _STATUS_SECONDS = 2.0
 """How long the exit status may lag behind the end of the output."""
 _WRITE_SECONDS = 60.0
@@ -75,7 +77,7 @@ class ChannelStream:
     def why_closed(self) -> str:
         self._drain_stderr()
         status = self.exit_status()
-        said = " ".join(self._stderr.decode("utf-8", "replace").split())
+        said = " ".join(self._stderr.decode("utf-8", "replace").split())[-_SAID:]
         parts = [f"the command ended with status {status}"] if status is not None else []
         if status is None and not self._link.is_open():
             parts.append(self._link.why_closed())

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import signal
+import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,3 +165,57 @@ def test_replies_to_nobody_are_passed_over(client: Client, far: FarEnd, pushes: 
         far.say(id=identity, ok=True, result={})
     far.say(ev="run", n=1)
     assert pushes.get(timeout=60)["n"] == 1
+
+
+SLEEPER = """
+import socket, sys, threading
+from remote.client import Client
+from unit.link.far_end import SocketStream
+end = SocketStream(socket.socket(fileno=int(sys.argv[1])))
+client = Client(end, "b200", end.close, print, heartbeat=0.2, silence=2.0)
+client.start()
+print("up", flush=True)
+client.closed.wait()
+print(client.error, flush=True)
+"""
+
+
+def test_a_console_that_was_stopped_hears_before_it_judges() -> None:
+    # Ctrl+Z, or a laptop's lid: the silence was its own.
+    mine, its = socket.socketpair()
+    tests = Path(__file__).parents[2]
+    child = subprocess.Popen(
+        [sys.executable, "-c", SLEEPER, str(its.fileno())],
+        pass_fds=[its.fileno()],
+        env={**os.environ, "PYTHONPATH": f"{tests}:{tests.parent}"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    its.close()
+    assert child.stdout
+    ending = threading.Event()
+
+    def beat() -> None:
+        while not ending.wait(0.2):
+            mine.sendall(b'{"ev":"beat"}\n')
+
+    beating = threading.Thread(target=beat, daemon=True)
+    beating.start()
+    try:
+        assert child.stdout.readline() == "up\n"
+        for _ in range(3):
+            child.send_signal(signal.SIGSTOP)
+            time.sleep(3.0)  # the fault itself: longer than the silence that is borne
+            child.send_signal(signal.SIGCONT)
+            beats = 0
+            while beats < 8:  # it goes on, well past the moment of judging
+                said = mine.recv(4096)
+                assert said, child.stdout.readline()
+                beats += said.count(b"beat")
+        ending.set()
+        beating.join()
+        mine.shutdown(socket.SHUT_RDWR)
+        assert "the test hung up" in child.stdout.readline()
+    finally:
+        child.kill()
+        child.wait()

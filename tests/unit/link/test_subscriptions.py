@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remote.client import Client
@@ -57,6 +57,7 @@ def opened(offset: int = 0) -> tuple[Subscriptions, Recorder]:
     return wanted, client
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(1, 300), max_size=8), min_size=1, max_size=6), st.data())
 def test_links_that_break_anywhere_lose_and_repeat_nothing(links: list[list[int]], draw: st.DataObject) -> None:
     wanted, got, stale = Subscriptions(), bytearray(), []
