@@ -62,7 +62,7 @@ def files_below(folder: str) -> "list[tuple[bytes, str]]":
         dirs[:] = [d for d in dirs if d != "__pycache__"]
         for name in dirs + names:
             facts = os.lstat(os.path.join(base, name))
-            if facts.st_uid != os.getuid() or facts.st_mode & 0o022 or stat.S_ISLNK(facts.st_mode):
+            if facts.st_uid != os.getuid() or facts.st_mode & 0o022:
                 raise OSError(errno.EPERM, "not ours alone", name)
         for name in names:
             path = os.path.join(base, name)
