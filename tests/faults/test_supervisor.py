@@ -366,6 +366,24 @@ time.sleep(600)
     assert processes.identify(worker) is None
 
 
+def test_workers_left_by_a_stage_whose_supervisor_died_block_a_relaunch_until_they_are_stopped(host: FakeHost) -> None:
+    stage = py("one", DEAF_GRANDCHILDREN, grace_s=0.5)
+    stage["argv"].append("1")
+    attempt = started(host, stage)
+    left = until(lambda: workers(host, attempt))
+    kill(host.status(attempt)["supervisor"])
+    view = until(lambda: (v := host.reading(attempt).view).state == "exited" and v)
+    assert (view.rc, view.witness, view.clean) == (7, "shim", False)
+    with pytest.raises(RemoteError) as refused:
+        host.relaunch(attempt.run, "one")
+    assert refused.value.kind == "busy" and "still there" in refused.value.message
+    host.runs.stop(attempt.run)
+    view = host.over(attempt).view
+    assert (view.state, view.rc, view.witness, view.clean) == ("exited", 7, "shim", True)
+    assert not any(processes.identify(pid) for pid in left)
+    assert host.relaunch(attempt.run, "one")["attempt"] == 2
+
+
 def test_secrets_reach_the_stage_and_no_file_and_no_command_line(host: FakeHost) -> None:
     secret = "hf_" + "x" * 30
     attempt = started(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from faults.fake_host import FakeHost, py, sh, until
 
+from remote.agent.chain import next_stage
 from remote.agent.layout import RUN_ID
 from remote.protocol import RemoteError
 
@@ -64,6 +65,17 @@ def test_a_stage_that_was_asked_to_stop_is_not_followed_even_when_it_ends_well(h
     assert (view.rc, view.stop_requested) == (0, True)
     assert [a.stage for a in host.every_attempt()] == ["one"]
     assert host.view(run).stages[0].state == "stopped"
+
+
+def test_a_stop_that_comes_between_a_stages_end_and_the_next_is_heeded(host: FakeHost) -> None:
+    run = host.start(sh("one", "exit 3"), sh("two", "true"))
+    attempt = host.attempt(run, "one")
+    host.over(attempt)
+    Path(attempt.stop_request).write_text("{}")
+    assert next_stage(attempt, {}) is None
+    assert [a.stage for a in host.every_attempt()] == ["one"]
+    Path(attempt.stop_request).unlink()
+    assert next_stage(attempt, {}) == "two/1"
 
 
 def test_a_relaunch_is_a_new_attempt_with_the_switches_given_and_the_stages_after_it_follow(host: FakeHost) -> None:
