@@ -101,10 +101,19 @@ def stop(
 
 @app.command()
 def status(
-    project: ProjectOption = None, host: HostOption = None, run: RunOption = None, as_json: JsonOption = False
+    project: ProjectOption = None,
+    host: HostOption = None,
+    run: RunOption = None,
+    all_runs: Annotated[bool, typer.Option("--all", help="A line for each run of the project.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show where the run stands."""
     with headless.connected(open_project(project, host)) as connection:
+        if all_runs:
+            views = connection.runs()
+            body = {"runs": [reports.run_json(view) for view in views]}
+            _answer(body, "\n".join(reports.run_line(view) for view in views), as_json)
+            return
         view = connection.run(run)
         _answer(reports.run_json(view), reports.run_text(view), as_json)
 
@@ -246,7 +255,7 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        typer.echo(f"eyas: {error.message} {error.remedy}".rstrip(), err=True)
+        typer.echo(f"eyas: {error}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         typer.echo("eyas: left; what runs on the host goes on.", err=True)

@@ -15,6 +15,16 @@ class UserError(Exception):
         self.remedy = remedy
 
 
+    def __str__(self) -> str:
+        """Both, as sentences, whatever their authors left off."""
+        return " ".join(_sentence(part) for part in (self.message, self.remedy) if part)
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!", ":")) else ".")
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """` Did you mean `x`?` for the closest known word, else the list of known words."""
     words = sorted(known)

@@ -59,14 +59,18 @@ class Connection:
     def request(self, op: str, **params: Any) -> dict[str, Any]:
         return self.session.request(op, **params)
 
+    def runs(self) -> list[RunView]:
+        """The project's runs on this host, newest first, their logs unread."""
+        return [from_wire(RunView, run) for run in self.request(protocol.LIST, project=self.project.name)["runs"]]
+
     def run(self, run: str | None = None) -> RunView:
         """The run named, else the newest one of the project. Raises UserError when there is none."""
         if run is None:
-            runs = self.request(protocol.LIST, project=self.project.name)["runs"]
+            runs = self.runs()
             if not runs:
                 where = f"Project `{self.project.name}` has no run on {self.project.host.name} yet."
                 raise UserError(where, "Start one: `eyas run`.")
-            run = str(runs[0]["run"])
+            run = runs[0].run
         return from_wire(RunView, self.request(protocol.SHOW, run=run)["run"])
 
     def start(self) -> str:

@@ -35,9 +35,13 @@ def run_json(view: RunView) -> dict[str, Any]:
     return {"state": view.state, "failed_stage": failed.name if failed else None, **body}
 
 
-def run_text(view: RunView) -> str:
+def run_line(view: RunView) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in view.versions.items())
-    lines = [f"run {view.run} of {view.project}: {view.state} ({view.pair}: {versions})"]
+    return sanitise(f"run {view.run} of {view.project}: {view.state} ({view.pair}: {versions})")
+
+
+def run_text(view: RunView) -> str:
+    lines = [run_line(view)]
     lines += [_stage_line(stage) for stage in view.stages]
     if view.error:
         lines.append(f"! {view.error}")

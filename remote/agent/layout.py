@@ -149,7 +149,7 @@ class State:
             if os.path.isdir(folder) and not os.path.islink(folder):
                 return Run(folder)
         raise RemoteError(
-            "no_such_run", f"there is no run {str(run)[:80]!r} on this host", "list the runs with `eyas status`"
+            "no_such_run", f"there is no run {str(run)[:80]!r} on this host", "list the runs with `eyas status --all`"
         )
 
     def attempt(self, run: object, stage: object, number: object) -> Attempt:
