@@ -52,6 +52,13 @@ def test_a_rate_is_in_steps_per_second_either_way_round() -> None:
     assert fast.rate == pytest.approx(4.2)
 
 
+def test_a_label_is_the_bars_own_words() -> None:
+    heavy = read_bar("Epoch 34/49 ━━━━╸━━━ 491/1351 0:01:21 • 0:02:21 6.13it/s")
+    shards = read_bar(SHARDS)
+    assert heavy is not None and shards is not None
+    assert (heavy.label, shards.label) == ("Epoch 34/49", "Loading safetensors checkpoint shards")
+
+
 @pytest.mark.parametrize("between", [" \r", " \n", "   \r"])
 def test_the_prefix_before_the_carriage_return_names_the_bars_worker(between: str) -> None:
     found = read(f"(Worker_TP3 pid=7){between}{SHARDS}\n")
@@ -168,6 +175,7 @@ def test_far_fewer_samples_than_planned_is_a_finding() -> None:
 def test_request_ids_sorted_as_text_are_a_finding() -> None:
     assert [item.kind for item in read("order: req_0_0, req_0_1, req_0_10, req_0_2\n").fatal] == ["lexicographic_order"]
     assert read("order: req_0_0, req_0_1, req_0_2, req_0_10\n").fatal == ()
+    assert read("order: req_0_0, req_0_1, req_0_2\n").fatal == ()
 
 
 def test_a_death_carries_its_remedy() -> None:

@@ -87,6 +87,16 @@ def test_a_record_whose_last_line_is_the_exception_takes_no_more_message() -> No
     assert only(read(first + logged("W_0 pid=1", "Next record", "core.py:7"))).message == "one"
 
 
+def test_a_bare_message_ends_when_another_process_speaks() -> None:
+    text = PLAIN.replace("AssertionError", "ValueError: one")
+    assert only(read(text + "(W pid=1) INFO 11-29 15:30:26 [a.py:1] x\nDone with it\n")).message == "one"
+
+
+def test_a_log_with_crlf_everywhere_is_not_one_endless_record() -> None:
+    text = PLAIN.replace("AssertionError", "ValueError: one") + "[INFO] Done with it\n"
+    assert only(read(text.replace("\n", "\r\n"))).message == "one"
+
+
 def test_frames_without_source_stay_without() -> None:
     text = """Traceback (most recent call last):
   File "<string>", line 1, in f
@@ -232,7 +242,7 @@ def test_one_json_object_a_line_is_unwrapped() -> None:
 
 
 def test_colours_nuls_and_bad_utf8_do_not_hide_a_traceback() -> None:
-    data = b"\0\0\0" + PLAIN.replace("main", "\x1b[35mmain\x1b[0m").encode().replace(b"states", b"st\xffates")
+    data = b"\0\0\0" + PLAIN.replace("main", "\x1b[35mmain\x1b[0m").encode().replace(b"states", b"s\0t\xffates")
     assert only(read(data)).frames[0] == Frame("/srv/stage.py", 12, "main", "st\ufffdates = generator.generate(batch)")
 
 
