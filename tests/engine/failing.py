@@ -26,7 +26,7 @@ def _case(target: Path, patch: str) -> dict[str, object]:
         del sys.modules[name]
     os.environ["EYAS_SWITCHES"] = json.dumps({"off": [patch]})
     try:
-        _generate(target)
+        _generate(target, above_limit=patch == "chunked-prefill")
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         return {
@@ -39,7 +39,7 @@ def _case(target: Path, patch: str) -> dict[str, object]:
     return {"type": None, "message": "", "frames": []}
 
 
-def _generate(target: Path) -> None:
+def _generate(target: Path, above_limit: bool) -> None:
     from compat.activate import activate
     from compat.switches import parse
     from pipeline.engine.hidden_states import Engine
@@ -47,7 +47,8 @@ def _generate(target: Path) -> None:
     activate("driver", parse(os.environ["EYAS_SWITCHES"]))
     with Engine(target, (1, 3, 4, 7), 600) as engine:
         engine.generate([[(7 * i) % 500 + 10 for i in range(40)]])
-        engine.generate([[(7 * i + j) % 500 + 10 for i in range(500)] for j in range(20)])
+        length, count = (500, 20) if above_limit else (20, 1)
+        engine.generate([[(7 * i + j) % 500 + 10 for i in range(length)] for j in range(count)])
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ def test_every_row_is_the_reference_row(
     output = run.script("compare.py", str(run.products / "target"), tensor_parallel, *off)
     result = json.loads(next(line for line in output.splitlines() if line.startswith("RESULT "))[7:])
     batches = result["batches"]
-    assert batches["above max_num_batched_tokens"]["tokens"] > result["limit"]
+    if tensor_parallel == "1":
+        assert batches["above max_num_batched_tokens"]["tokens"] > result["limit"]
     with capsys.disabled():
         for name, batch in batches.items():
             shown = "  ".join(f"{d:.1e} of {s:.0f}" for d, s in zip(batch["diff"], batch["size"], strict=True))
