@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from inspect import isawaitable
+from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -50,7 +51,7 @@ class Notice(Message):
 
 
 class EyasApp(App[None]):
-    CSS_PATH = "console.tcss"
+    CSS_PATH = Path(__file__).with_name("console.tcss")
     TITLE = "Eyas"
     ENABLE_COMMAND_PALETTE = True
     COMMANDS: ClassVar[set[Any]] = {ActionsProvider}

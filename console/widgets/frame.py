@@ -35,18 +35,17 @@ class TopLine(Panel):
             left = self._tabs(names, brand)
             if _cells(left) <= room:
                 break
-        if _cells(left) > room:
-            left = []
-            room = max(0, room)
-            link = [(fit(one_line("".join(t for t, _ in link)), width - 1), link[1][1])]
-            room = 0
-        return [Row((*left, (" " * (room - _cells(left)), "text"), *link, (" ", "text")))]
+        else:
+            left = [(f" {actions.VIEWS.index(self.view) + 1} {self.view} ", "here")] if room >= 14 else []
+            link = [(fit("".join(text for text, _ in link), min(_cells(link), width - 1)), link[1][1])]
+            room = width - _cells(link) - 1
+        return [Row((*left, (" " * max(0, room - _cells(left)), "text"), *link, (" ", "text")))]
 
     def _tabs(self, names: bool, brand: bool) -> list[Part]:
         stage = troubled_stage(self.snapshot.run)
         counts = {
             "tracebacks": (len(list_troubles(stage)), "✖", "bad"),
-            "patches": (sum(p.state == "needed" for p in self.snapshot.patches or ()), "◆", "warn"),
+            "patches": (sum(p.state in ("off", "refused") for p in self.snapshot.patches or ()), "○", "bad"),
         }
         parts: list[Part] = [(" eyas ", "key")] if brand else [(" ", "text")]
         for number, view in enumerate(actions.VIEWS, 1):
@@ -131,7 +130,7 @@ class KeyLine(Panel):
         if self.snapshot.pending:
             words = f"… {self.snapshot.pending[-1]} "
             room = width - _cells(parts)
-            if room > 8:
+            if room > cell_len(one_line(words)):
                 parts.append((fit(words, room, "right"), "faint"))
         return [Row(tuple(parts))]
 

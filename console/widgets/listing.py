@@ -70,7 +70,10 @@ class Listing(Paints):
             return self.strip(Row(), width)
         row = self._items[index]
         here = index == self.cursor
-        return self.strip(Row((("›" if here else " ", "accent"), *row.parts), cursor=here), width)
+        above, below = y == 0 and self._top > 0, y == height - 1 and index + 1 < len(self._items)
+        more = self.segments(Row((("↑" if above else "↓" if below else " ", "key"),), cursor=here), min(1, width))
+        marked = Row((("›" if here else " ", "accent"), *row.parts), cursor=here)
+        return Strip([*self.segments(marked, max(0, width - 1)), *more], width)
 
 
 class Details(VerticalScroll):

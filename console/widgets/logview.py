@@ -100,27 +100,21 @@ class LogView(Paints):
     # Drawing -----------------------------------------------------------------------------------------------
 
     def render_line(self, y: int) -> Strip:
-        width = max(1, self.size.width - 1)
-        index = self.top + y
-        end = self.strip(Row(((self._thumb(y), "rule"),)), 1)
+        full, height = self.size
+        width = max(0, full - 1)
+        top = self.top
+        index = top + y
+        end = self.segments(Row(((_thumb(y, top, height, self.tail.rows), "rule"),)), full - width)
         if index >= self.tail.rows:
-            return Strip.join([self.strip(Row(), width), end])
+            return Strip([*self.segments(Row(), width), *end], full)
         row = self._row(index)
         if not self.numbers:
-            return Strip.join([self.strip(row, width, self._shift), end])
+            return Strip([*self.segments(row, width, self._shift), *end], full)
         number = self.tail.number(index)
         gutter = f"{number:>7} " if number is not None else "      · "
-        head = self.strip(Row(((gutter, "faint"),), cursor=row.cursor), len(gutter))
-        return Strip.join([head, self.strip(row, max(1, width - len(gutter)), self._shift), end])
-
-    def _thumb(self, y: int) -> str:
-        """The scroll bar's cell of row `y`: where in the held lines these rows stand."""
-        height, rows = self.size.height, self.tail.rows
-        if rows <= height:
-            return " "
-        size = max(1, height * height // rows)
-        first = round(self.top * (height - size) / max(1, rows - height))
-        return "┃" if first <= y < first + size else " "
+        head = self.segments(Row(((gutter, "faint"),), cursor=row.cursor), min(width, len(gutter)))
+        body = self.segments(row, max(0, width - len(gutter)), self._shift)
+        return Strip([*head, *body, *end], full)
 
     def _row(self, index: int) -> Row:
         text = one_line(self.tail.row(index).text)
@@ -129,6 +123,15 @@ class LogView(Paints):
         ink = "bad" if _BAD.search(body[:200]) else "warn" if _WARN.search(body[:80]) else "text"
         parts: tuple[Part, ...] = ((prefix, "muted"), (body, ink)) if prefix else ((body, ink),)
         return Row(parts, cursor=index == self.marked)
+
+
+def _thumb(y: int, top: int, height: int, rows: int) -> str:
+    """The scroll bar's cell of row `y`: where in the held lines these rows stand."""
+    if rows <= height:
+        return " "
+    size = max(1, height * height // rows)
+    first = round(top * (height - size) / max(1, rows - height))
+    return "┃" if first <= y < first + size else " "
 
 
 class LogTitle(Panel):

@@ -77,14 +77,21 @@ class Paints(Widget):
     COMPONENT_CLASSES = {f"paint--{ink}" for ink in _INKS.split()}  # noqa: RUF012
     ALLOW_SELECT = False
 
-    def strip(self, row: Row, width: int, shift: int = 0) -> Strip:
-        """One row, cut and padded to `width` cells, its first `shift` cells scrolled out."""
-        segments = [Segment(one_line(text), self._ink(ink, row.cursor)) for text, ink in row.parts if text]
-        strip = Strip(segments)
-        if strip.cell_length > shift + width > 0:  # never a word cut without a sign of it
-            more = Strip([Segment("…", self._ink("faint", row.cursor))])
-            return Strip.join([strip.crop(shift, shift + width - 1), more]).adjust_cell_length(width)
-        return strip.crop_extend(shift, shift + width, self._ink("text", row.cursor))
+    def strip(self, row: Row, width: int) -> Strip:
+        """One row, cut and padded to `width` cells."""
+        return Strip(self.segments(row, width), width)
+
+    def segments(self, row: Row, width: int, shift: int = 0) -> list[Segment]:
+        """One row in exactly `width` cells, its first `shift` cells scrolled out."""
+        parts = [Segment(one_line(text), self._ink(ink, row.cursor)) for text, ink in row.parts if text]
+        size = sum(cell_len(part.text) for part in parts)
+        if shift == 0 and size <= width:
+            return [*parts, Segment(" " * (width - size), self._ink("text", row.cursor))] if size < width else parts
+        if size <= shift + width:
+            return list(Strip(parts, size).crop_extend(shift, shift + width, self._ink("text", row.cursor)))
+        # Never a word cut without a sign of it.
+        cut = Strip(parts, size).crop(shift, shift + max(0, width - 1)).adjust_cell_length(max(0, width - 1))
+        return [*cut, Segment("…", self._ink("faint", row.cursor))] if width > 0 else []
 
     def _ink(self, ink: str, cursor: bool) -> Style:
         style = self.get_component_rich_style(f"paint--{ink}")

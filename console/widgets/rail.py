@@ -118,19 +118,18 @@ def _ending(stage: StageView) -> str:
 def _progress(stage: StageView, room: int) -> list[Part]:
     """`samples ████──── 24/64  ETA 1m 10s`, the parts giving way from the left where there is no room."""
     progress = stage.progress
-    assert progress is not None
-    if progress.total:
-        unit = f" {progress.unit}" if progress.unit and progress.unit != progress.label else ""
-        count = f"{amount(progress.done)}/{amount(progress.total)}{unit}"
-    else:
-        count = f"{amount(progress.done)} {progress.unit}".strip()
+    if progress is None:
+        return []
+    label, unit = one_line(progress.label), one_line(progress.unit)
+    count = f"{amount(progress.done)}/{amount(progress.total)}" if progress.total else ""
+    if not progress.total and progress.done:
+        count = amount(progress.done)
     eta = f"  ETA {duration(progress.eta_s)}" if progress.eta_s is not None else ""
-    count, eta = one_line(count), one_line(eta)
-    fixed = cell_len(count) + cell_len(eta) + 1
-    label = one_line(progress.label)
-    if room - fixed - cell_len(label) - 1 < 8:
-        label = fit(label, min(cell_len(label), room - fixed - 1)) if not progress.total else ""
-    width = min(32, room - fixed - (cell_len(label) + 1 if label else 0))
+    if count and unit and unit != label and room - len(count) - len(unit) - len(eta) > 24:
+        count += f" {unit}"
+    least = 8 if progress.total else 0
+    label = fit(label, max(0, min(cell_len(label), room - len(count) - len(eta) - least - 2)))
+    width = min(32, room - len(count) - len(eta) - cell_len(label) - 2)
     parts: list[Part] = [(f"{label} ", "text")] if label else []
     if progress.total and width >= 4:
         parts += [*bar(progress.done / progress.total, width), (" ", "text")]

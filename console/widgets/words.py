@@ -18,7 +18,7 @@ STAGE_GLYPHS: dict[str, tuple[str, str]] = {
 """State of a stage or a run -> glyph, ink."""
 
 PATCH_GLYPHS: dict[str, tuple[str, str]] = {
-    "needed": ("◆", "warn"),
+    "needed": ("◆", "accent"),
     "active": ("●", "good"),
     "off": ("○", "bad"),
     "not applicable": ("·", "muted"),

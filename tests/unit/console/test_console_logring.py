@@ -73,7 +73,7 @@ def test_a_gap_is_said_and_not_bridged() -> None:
 def test_a_bar_keeps_its_worker_and_its_last_state() -> None:
     prefix = b"\x1b[1;36m(Worker_TP0 pid=1)\x1b[0;0m "
     assert texts(whole(prefix + b"\rLoading shards:  25% | 1/4\n")) == ["(Worker_TP0 pid=1) Loading shards:  25% | 1/4"]
-    assert texts(whole(prefix + b"      \r 50%\r 75%\r  \n")) == ["(Worker_TP0 pid=1) 75%"]
+    assert texts(whole(prefix + b"      \r 50%\r 75%\r  \r  \n")) == ["(Worker_TP0 pid=1) 75%"]
     assert texts(whole(b"samples 0%\rsamples 50%\rsamples 100%\n")) == ["samples 100%"]
     assert texts(whole(b"windows\r\n")) == ["windows"]
 
@@ -92,6 +92,10 @@ def test_a_line_without_end_stays_small_and_says_that_it_was_cut() -> None:
         tail = tail.feed(tail.next_offset, "1:1", b"x" * 50_000)
     assert len(tail.partial.head) == LINE_CAP
     assert texts(tail)[0].endswith("…")
+    bar = tail.feed(tail.next_offset, "1:1", b"\r")
+    for _ in range(100):
+        bar = bar.feed(bar.next_offset, "1:1", b"y" * 50_000)
+    assert len(bar.partial.segment) == LINE_CAP
 
 
 def test_half_a_character_is_not_shown_until_it_is_whole() -> None:
