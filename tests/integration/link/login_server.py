@@ -28,6 +28,8 @@ class LoginServer:
         self.folder = folder
         self.steps = tuple(steps)
         self.secret = secret
+        self.hangs_up = False
+        """True: the connection ends where an answer would be judged."""
         self.logins = 0
         self.given: list[str] = []
         self.user_key = make_key(folder / "user_key")
@@ -43,6 +45,9 @@ class LoginServer:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
         self._socket.close()
+        self.hang_up()
+
+    def hang_up(self) -> None:
         for transport in self._transports:
             transport.close()
 
@@ -102,6 +107,8 @@ class _Login(paramiko.ServerInterface):
         return self._step("keyboard-interactive", responses == [self._server.secret])
 
     def _step(self, method: str, right: bool) -> int:
+        if self._server.hangs_up:
+            self._server.hang_up()
         if not right or self._server.steps[self._done] != method:
             return paramiko.AUTH_FAILED
         if self._done + 1 == len(self._server.steps):

@@ -156,6 +156,35 @@ def test_more_agent_keys_than_the_server_bears_are_not_all_offered(
             log_in(profile)
 
 
+def test_with_identities_only_the_agent_s_other_keys_are_not_offered(
+    server: OpenSSHServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with key_agent(tmp_path) as env:
+        other = make_key(tmp_path / "other")
+        server.authorize(other)
+        subprocess.run(["ssh-add", "-q", str(other)], env=env, check=True)
+        monkeypatch.setenv("SSH_AUTH_SOCK", env["SSH_AUTH_SOCK"])
+        profile = server.profile(key=tmp_path / "absent")
+        assert profile.ssh_config
+        only = profile.ssh_config.read_text().replace("  IdentityAgent none\n", "")
+        profile.ssh_config.write_text(only)
+        with pytest.raises(AuthenticationFailed, match="nothing to offer"):
+            log_in(profile)
+        profile.ssh_config.write_text(only.replace("IdentitiesOnly yes", "IdentitiesOnly no"))
+        log_in(profile)
+
+
+def test_a_server_that_bears_fewer_keys_than_usual_is_a_refusal_too(tmp_path: Path) -> None:
+    with OpenSSHServer(tmp_path / "server", extra="MaxAuthTries 2\n") as server:
+        profile = server.profile(key=make_key(tmp_path / "k0"))
+        assert profile.ssh_config
+        with profile.ssh_config.open("a") as config:
+            for number in range(1, 5):
+                config.write(f"  IdentityFile {make_key(tmp_path / f'k{number}')}\n")
+        with pytest.raises(AuthenticationFailed, match="too many attempts"):
+            log_in(profile)
+
+
 # Passwords and second factors ------------------------------------------------------------------------------
 
 
@@ -239,6 +268,23 @@ def test_a_link_that_breaks_during_the_login_is_no_refusal(server: OpenSSHServer
     with pytest.raises(Unreachable, match="closed the connection during authentication") as broken:
         log_in(server.profile(key=key), Operator(answer))
     assert broken.value.retry
+
+
+@pytest.mark.parametrize(
+    ("steps", "kind"), [(["publickey", "keyboard-interactive"], "interactive"), (["password"], "password")]
+)
+def test_a_server_that_hangs_up_over_an_answer_has_not_refused_it(tmp_path: Path, steps: list[str], kind: str) -> None:
+    with LoginServer(tmp_path / "host", steps) as host:
+
+        def answer(question: Question) -> str:
+            host.hangs_up = True
+            return "123456"
+
+        operator = Operator(answer)
+        with pytest.raises(Unreachable, match="closed the connection during authentication") as broken:
+            log_in(host.profile(), operator)
+        assert broken.value.retry
+        assert operator.kinds == [kind]
 
 
 def test_secrets_are_in_no_message(tmp_path: Path) -> None:

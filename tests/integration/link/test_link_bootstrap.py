@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import shutil
 import stat
@@ -244,3 +245,16 @@ def test_a_failed_bootstrap_ends_the_session_with_its_reason(server: OpenSSHServ
         seen.until(lambda: seen.phases == ["connecting", "refused"])
         assert "/opt/none/python3 cannot be run there" in seen.states[-1].detail
         assert "python = " in seen.states[-1].remedy
+
+
+def test_closing_in_the_middle_of_a_bootstrap_ends_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remote.session.bootstrap", functools.partial(bootstrap, seconds=3600.0))
+    with (
+        OpenSSHServer(tmp_path / "server", shell=login_shell(tmp_path, "read answer")) as server,
+        session(server.profile()) as (made, seen),
+    ):
+        seen.until(server.commands, "the stuck login file")
+        made.close()
+        seen.until(lambda: not server.sessions(), "the connection's end")

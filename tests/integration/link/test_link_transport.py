@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,8 +55,9 @@ def test_the_kernel_watches_the_peer(link: ParamikoLink) -> None:
 
 def test_a_flood_of_standard_error_does_not_hold_up_the_output_and_its_end_is_kept(link: ParamikoLink) -> None:
     stream = link.open_stream("head -c 8000000 /dev/zero | tr '\\0' e >&2; echo; echo the end >&2; echo done; exit 4")
-    found = b""
+    found, patience = b"", time.monotonic() + 60
     while b"done" not in found:
+        assert time.monotonic() < patience, "the flood holds the output up"
         try:
             found += stream.read(100, 0.5)
         except TimeoutError:

@@ -152,6 +152,15 @@ def test_a_tail_taken_up_twice_on_one_link_is_asked_for_once() -> None:
     assert len([r for r in client.asked if r["op"] == "tail"]) == 1
 
 
+def test_a_new_tail_under_a_used_key_ends_the_old_one_on_the_host() -> None:
+    wanted, client = opened()
+    old = client.tail["tail"]
+    wanted.tail(client, "log", "r", "extract", 2, 7, True)
+    assert {"op": "untail", "tail": old} in client.asked
+    assert (client.tail["attempt"], client.tail["offset"]) == (2, 7)
+    assert wanted.sift(data(old, 0, 10)) is None
+
+
 def test_what_the_host_refuses_is_forgotten_and_what_a_link_drops_is_kept() -> None:
     wanted, client = Subscriptions(), Recorder()
     client.refuse = True
