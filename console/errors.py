@@ -14,7 +14,6 @@ class UserError(Exception):
         self.message = message
         self.remedy = remedy
 
-
     def __str__(self) -> str:
         """Both, as sentences, whatever their authors left off."""
         return " ".join(_sentence(part) for part in (self.message, self.remedy) if part)

@@ -14,6 +14,7 @@ import typer
 
 from compat.patch import PatchStatus
 from console.errors import UserError, nearest
+from console.patching import in_run
 from console.project import Project
 from console.sanitise import sanitise
 from remote import protocol
@@ -81,11 +82,13 @@ class Connection:
         params = self.project.start_params()
         self.request(protocol.RELAUNCH, run=run, stage=stage, request_id=_request_id(), **params)
 
-    def patches(self) -> list[PatchStatus]:
-        """The catalogue against the environment that this project's runs use."""
+    def patches(self) -> tuple[PatchStatus, ...]:
+        """The catalogue against the environment that this project's runs use, and as the newest run applied it."""
         params = self.project.start_params()
         found = self.request(protocol.PATCHES, settings=params["settings"], switches=params["switches"])
-        return [from_wire(PatchStatus, patch) for patch in found["patches"]]
+        runs = self.runs()
+        statuses = (from_wire(PatchStatus, patch) for patch in found["patches"])
+        return in_run(statuses, self.run(runs[0].run) if runs else None)
 
     def follow(self, run: str, on_change: Callable[[RunView], None]) -> RunView:
         """Watch `run` until nothing of it runs any more; `on_change` gets every view. Returns the last one.

@@ -11,19 +11,10 @@ from compat.matcher import match
 from compat.patch import PatchStatus
 from console.errors import UserError, nearest
 from console.sanitise import sanitise
+from console.words import STAGE_GLYPHS, duration
 from remote.logs.findings import Findings, Traceback
 from remote.views import AttemptView, RunView, StageView
 from remote.wire import to_wire
-
-GLYPHS = {
-    "waiting": "·",
-    "running": "▶",
-    "stopping": "◼",
-    "done": "✔",
-    "failed": "✘",
-    "stopped": "◼",
-    "lost": "?",
-}
 
 
 def run_json(view: RunView) -> dict[str, Any]:
@@ -50,7 +41,7 @@ def run_text(view: RunView) -> str:
 
 def _stage_line(stage: StageView) -> str:
     attempt = stage.latest
-    parts = [f"  {GLYPHS.get(stage.state, ' ')} {stage.name:<10} {stage.state:<9}"]
+    parts = [f"  {STAGE_GLYPHS[stage.state][0]} {stage.name:<10} {stage.state:<9}"]
     if attempt:
         parts.append(f"attempt {attempt.number}")
         if attempt.elapsed is not None:
@@ -206,16 +197,6 @@ def _log_line(line: bytes, offset: int, as_json: bool) -> bytes:
     text = line.rstrip(b"\r").decode("utf-8", "replace")
     shown = json.dumps({"offset": offset, "text": text}) if as_json else sanitise(text)
     return shown.encode() + b"\n"
-
-
-def duration(seconds: float) -> str:
-    """`4 s`, `3 min 07 s`, `2 h 05 min`."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
 def sanitise_lines(lines: Iterable[str]) -> str:

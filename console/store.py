@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from compat.patch import PatchStatus
 from console.logring import LogKey, LogTail
+from console.patching import in_run
 from console.sanitise import sanitise, sanitise_json
 from console.shape import build
 from remote import protocol
@@ -84,8 +85,13 @@ class Snapshot:
     def live(self) -> StageView | None:
         return self.run.live_stage if self.run else None
 
+    @property
+    def patches_in_run(self) -> tuple[PatchStatus, ...]:
+        """The patches as the run that is shown has them."""
+        return in_run(self.patches or (), self.run)
+
     def patch(self, patch_id: str) -> PatchStatus | None:
-        return next((p for p in self.patches or () if p.id == patch_id), None)
+        return next((p for p in self.patches_in_run if p.id == patch_id), None)
 
     def shown_attempt(self) -> tuple[StageView, AttemptView] | None:
         """The stage and attempt that the log shows."""

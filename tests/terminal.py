@@ -17,7 +17,7 @@ class Terminal:
         self._socket = f"eyas-{uuid.uuid4().hex[:12]}"
         settings = [f"{name}={value}" for name, value in env.items()]
         # `remain-on-exit` keeps the last screen of a command that has ended.
-        shell = shlex.join(["env", *settings, *argv])
+        shell = shlex.join(["env", "-u", "COLUMNS", "-u", "LINES", *settings, *argv])
         self._tmux("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height), "-c", str(cwd), shell)
         self._tmux("set-option", "-g", "remain-on-exit", "on")
 

@@ -11,7 +11,7 @@ from console.screens.view import View
 from console.store import Snapshot
 from console.widgets.listing import Details, Listing
 from console.widgets.paint import Panel, Part, Row, fit, rule
-from console.widgets.words import PATCH_GLYPHS, many
+from console.words import PATCH_GLYPHS, many
 
 
 class PatchesTitle(Panel):
@@ -24,7 +24,7 @@ class PatchesTitle(Panel):
         self.repaint()
 
     def rows(self, width: int) -> list[Row]:
-        patches = self.snapshot.patches
+        patches = None if self.snapshot.patches is None else self.snapshot.patches_in_run
         title: list[Part] = [("patches", "strong")]
         if patches is None:
             return [rule(title, width), *self._waiting()]
@@ -58,7 +58,7 @@ class PatchesScreen(View):
 
     def show(self, snapshot: Snapshot, now: float) -> None:
         self.snapshot = snapshot
-        patches = snapshot.patches or ()
+        patches = snapshot.patches_in_run
         self.query_one(PatchesTitle).show(snapshot)
         self.query_one("#patches-body").display = bool(patches)
         ids = max((cell_len(patch.id) for patch in patches), default=0)

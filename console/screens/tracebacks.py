@@ -10,7 +10,7 @@ from console.store import Snapshot
 from console.troubles import Trouble, list_troubles, troubled_stage
 from console.widgets.listing import Details, Listing
 from console.widgets.paint import Panel, Part, Row, rule
-from console.widgets.words import many
+from console.words import many
 from remote.logs.findings import Frame
 
 _GLYPHS = {"root cause": ("✖", "bad"), "death": ("✖", "bad"), "reported": ("✖", "bad"), "wrapper": ("○", "faint")}

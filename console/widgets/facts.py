@@ -6,7 +6,7 @@ from console.sanitise import one_line
 from console.store import Snapshot
 from console.troubles import list_troubles
 from console.widgets.paint import Panel, Part, Row, fit, rule
-from console.widgets.words import amount
+from console.words import amount
 from remote.views import StageView
 
 

@@ -12,7 +12,7 @@ from console.sanitise import one_line
 from console.store import Problem, Snapshot
 from console.troubles import list_troubles, troubled_stage
 from console.widgets.paint import Panel, Part, Row, fit
-from console.widgets.words import LINK_GLYPHS, duration
+from console.words import LINK_GLYPHS, duration
 
 
 class TopLine(Panel):

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from console.sanitise import one_line
 from console.store import STALE_AFTER, Snapshot
 from console.widgets.paint import Panel, Part, Row, bar, fit, rule
-from console.widgets.words import MISSING, duration, gib, size
+from console.words import MISSING, duration, gib, size
 from remote.views import GpuView, TelemetryView
 
 HOT = 83

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from console.store import Snapshot
 from console.widgets.paint import Panel, Part, Row, bar, fit
-from console.widgets.words import amount, duration, size
+from console.words import amount, duration, size
 from remote.logs.findings import Progress
 from remote.views import ProcessView, StageView
 

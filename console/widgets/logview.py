@@ -12,7 +12,7 @@ from console.logring import LogTail
 from console.sanitise import one_line
 from console.store import Snapshot
 from console.widgets.paint import Paints, Panel, Part, Row, rule
-from console.widgets.words import many, size
+from console.words import many, size
 
 _PREFIX = re.compile(r"^(?:\([^()]{1,80} pid=\d+\)\s*)+")
 _BAD = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|^\s*Traceback \(most recent call last\)|^\w*(?:Error|Exception)\b")

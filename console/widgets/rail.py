@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from console.sanitise import one_line
 from console.store import Snapshot
 from console.widgets.paint import Panel, Part, Row, bar, fit, rule
-from console.widgets.words import STAGE_GLYPHS, amount, duration
+from console.words import STAGE_GLYPHS, amount, duration
 from remote import views
 from remote.views import StageView
 

@@ -44,13 +44,16 @@ def create(run: Run, order: Order) -> Attempt:
     earlier = run.attempts(name)
     number = earlier[-1].number + 1 if earlier else 1
     attempt = Attempt(os.path.join(run.folder, name, str(number)))
+    # Under another name until it is whole: a watch that met it without its spec would take it for lost.
+    draft = Attempt(os.path.join(run.folder, name, f".{number}.{os.getpid()}"))
     try:
-        os.makedirs(os.path.dirname(attempt.folder), 0o700, exist_ok=True)
-        os.mkdir(attempt.folder, 0o700)
-        os.mkdir(attempt.control, 0o700)
-        files.write_json(attempt.spec, _spec(attempt, order))
+        os.makedirs(draft.folder, 0o700)
+        os.mkdir(draft.control, 0o700)
+        files.write_json(draft.spec, _spec(attempt, order))
+        os.rename(draft.folder, attempt.folder)
         files.sync_folder(os.path.dirname(attempt.folder))
     except OSError as error:
+        discard(draft)
         discard(attempt)
         raise no_space(run.folder, error) from None
     return attempt

@@ -63,7 +63,7 @@ def test_the_command_line_says_it_in_words_too(broken: tuple[Workstation, dict[s
     words = workstation.eyas("tracebacks").stdout
     assert "[root cause] AssertionError" in words and "patch prefix-caching" in words
     status = workstation.eyas("status").stdout
-    assert "✘ extract" in status and "✔ prepare" in status
+    assert "✖ extract" in status and "✔ prepare" in status
 
 
 def test_the_patch_is_off_and_says_so(broken: tuple[Workstation, dict[str, Any]]) -> None:
@@ -94,16 +94,16 @@ def test_the_same_by_keys_at_80x24(make_workstation: Callable[[str], Workstation
     argv = [EYAS, "demo", "--break", "prefix-caching"]
     with Terminal(argv, 80, 24, workstation.env, workstation.folder) as terminal:
         terminal.wait_for("provision", "target", "prepare", "extract", timeout=60)
-        terminal.wait_for("✘ extract", timeout=900)
+        terminal.wait_for("✖ extract", timeout=900)
         terminal.press("t")
         terminal.wait_for("AssertionError", "cache_full_blocks", "prefix-caching")
         terminal.press("p")
         terminal.wait_for("enable_prefix_caching", "prefix-caching")
-        terminal.press("Space", "Space")
-        terminal.wait_for("prefix-caching", "auto")
+        terminal.press("Space")
+        terminal.wait_for("switch on")
         terminal.press("1", "r")
         terminal.wait_for("▶ extract", timeout=60)
-        terminal.wait_for("✔ extract", timeout=300, absent=["✘"])
+        terminal.wait_for("✔ extract", timeout=300, absent=["✖"])
         terminal.press("q")
         terminal.wait_ended()
     run = workstation.json("status")
@@ -120,5 +120,7 @@ def test_the_console_attaches_to_a_finished_run_at_200x60(broken: tuple[Workstat
         terminal.wait_for("scheduler-block-size", "prefix-caching")
         terminal.press("?")
         terminal.wait_for("Relaunch the failed stage")
-        terminal.press("Escape", "q")
+        terminal.press("Escape")
+        terminal.wait_for("scheduler-block-size", absent=["Keys of the patches view"])
+        terminal.press("q")
         terminal.wait_ended()
