@@ -52,7 +52,7 @@ def test_variables_win_over_the_project_over_the_user_over_defaults(
         ('[host.box]\nsshh = "x"\n', "host.box.sshh", "`ssh`"),
         ('[host.box.environment.seed]\npyhton = "x"\n', "host.box.environment.seed.pyhton", "`python`"),
         ("[patchs]\noff = []\n", "patchs", "`patches`"),
-        ('[stage.extarct]\nenv = {}\n', "stage.extarct", "`extract`"),
+        ("[stage.extarct]\nenv = {}\n", "stage.extarct", "`extract`"),
     ],
 )
 def test_an_unknown_key_is_named_with_its_file_and_the_nearest_known_one(
