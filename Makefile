@@ -1,6 +1,8 @@
 # Two commands do all the set-up on a fresh machine: `make demo` and `make test`.
 # Each makes what it needs and reuses what is there; stage environments live in the user's cache.
-PYTHON ?= $(firstword $(foreach v,3.13 3.12 3.11,$(shell command -v python$(v) 2>/dev/null)) python3)
+# The first that runs and is new enough: a version manager's stand-in may be on PATH and not work.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
@@ -9,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 setup: .venv/console.made
 
 .venv/console.made: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit("Eyas needs Python 3.11 or newer here, not %d.%d: set PYTHON=…" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	@test -n "$(PYTHON)" || { echo "Eyas needs Python 3.11 or newer here: set PYTHON=/path/to/python3" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) install --editable .
 	@touch $@
