@@ -23,7 +23,7 @@ from console.screens.dialogs import Ask, Asked, ChooseRun, ConfirmStop, Help, Mo
 from console.screens.log import LogScreen
 from console.screens.palette import ActionsProvider
 from console.screens.patches import PatchesScreen
-from console.screens.run import RunView
+from console.screens.run import RunScreen
 from console.screens.tracebacks import TracebacksScreen
 from console.screens.view import View
 from console.store import Snapshot, neighbour_attempt
@@ -31,7 +31,7 @@ from console.troubles import Trouble, list_troubles
 from console.widgets.frame import Banner, KeyLine, TopLine
 
 MAKERS: dict[actions.View, Callable[[], View]] = {
-    "run": lambda: RunView(id="view-run"),
+    "run": lambda: RunScreen(id="view-run"),
     "log": lambda: LogScreen(id="view-log"),
     "tracebacks": lambda: TracebacksScreen(id="view-tracebacks"),
     "patches": lambda: PatchesScreen(id="view-patches"),

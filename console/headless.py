@@ -55,7 +55,8 @@ class Connection:
         if state.phase == "waiting":
             typer.echo(f"eyas: {sanitise(state.detail)}", err=True)
         elif state.phase in ("refused", "closed"):
-            self._pushes.put({"ev": "lost", "message": state.detail, "remedy": state.remedy})
+            error = RemoteError(state.phase, state.detail, state.remedy)
+            self._pushes.put({"ev": protocol.FAILED, "error": error.to_wire()})
 
     def request(self, op: str, **params: Any) -> dict[str, Any]:
         return self.session.request(op, **params)
@@ -127,8 +128,9 @@ class Connection:
 
     def _next_push(self, timeout: float | None) -> dict[str, Any]:
         frame = self._pushes.get(timeout=timeout)
-        if frame.get("ev") == "lost":
-            raise UserError(sanitise(str(frame["message"])), sanitise(str(frame["remedy"])))
+        if frame.get("ev") == protocol.FAILED:
+            error = RemoteError.from_wire(frame["error"])
+            raise UserError(sanitise(error.message), sanitise(error.remedy))
         return frame
 
 

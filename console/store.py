@@ -137,6 +137,9 @@ def reduce_frame(snapshot: Snapshot, frame: Mapping[str, Any], now: float) -> Sn
             case "failed":  # the session's own: the host would not take a subscription up again
                 error = protocol.RemoteError.from_wire(frame["error"])
                 return reduce_problem(snapshot, error.message, error.remedy)
+            case protocol.FAILED:
+                error = protocol.RemoteError.from_wire(frame["error"])
+                return reduce_problem(snapshot, error.message, error.remedy)
             case protocol.END if frame.get("tail") == snapshot.log.tail:
                 return replace(snapshot, log=replace(snapshot.log, ended=True))
             case protocol.TRUNCATED if frame.get("tail") == snapshot.log.tail:

@@ -47,6 +47,7 @@ TRUNCATED = "truncated"  # tail, size, was
 ROTATED = "rotated"  # tail, log_id, was
 SAMPLE = "sample"  # sample: TelemetryView
 BEAT = "beat"
+FAILED = "failed"  # op, run or tail, error: made by the session itself when the host refuses to go on with one
 
 
 class ProtocolError(Exception):

@@ -21,15 +21,13 @@ from remote.client import REQUEST_SECONDS, Client, bootstrap
 from remote.link.asker import Asker
 from remote.link.errors import LinkError, LinkLost, NotConnected, UnknownName
 from remote.link.hosts import HostProfile, resolve
-from remote.link.subscriptions import FAILED, Frame, Subscriptions
+from remote.link.subscriptions import Frame, Subscriptions
 from remote.protocol import HEARTBEAT, SILENCE, ProtocolError
 
 if TYPE_CHECKING:
     from remote.link.embedded import EmbeddedHost
     from remote.link.keys import Credentials
     from remote.link.paramiko_link import ParamikoLink
-
-__all__ = ["FAILED", "HostSession", "LinkState", "Phase"]
 
 Phase = Literal["connecting", "connected", "waiting", "refused", "closed"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 
-from console.screens.view import View
+from console.screens.logged import LoggedView
 from console.store import Snapshot
 from console.troubles import Trouble, list_troubles
 from console.widgets.logview import LogTitle, LogView, earlier
@@ -32,27 +32,18 @@ class EmptyLog(Panel):
         return [Row.of(("  No stage of this run has begun.", "muted"))]
 
 
-class LogScreen(View):
+class LogScreen(LoggedView):
+    page_overlap = 1
+
     def compose(self) -> ComposeResult:
         yield LogTitle("log-title")
         yield EmptyLog()
         yield LogView("log-lines", numbers=True)
 
-    @property
-    def _log(self) -> LogView:
-        return self.query_one(LogView)
-
     def show(self, snapshot: Snapshot, now: float) -> None:
         self.snapshot = snapshot
         self.query_one(EmptyLog).show(snapshot)
         self._log.show(snapshot.log)
-        self._title()
-
-    def _title(self) -> None:
-        self.query_one(LogTitle).show(self.snapshot, self._log.following)
-
-    def _scroll(self, rows: int) -> None:
-        self._log.move(rows)
         self._title()
 
     def do_down(self) -> None:
@@ -61,34 +52,12 @@ class LogScreen(View):
     def do_up(self) -> None:
         self._scroll(-1)
 
-    def do_page_down(self) -> None:
-        self._scroll(self._log.size.height - 1)
-
-    def do_page_up(self) -> None:
-        self._scroll(1 - self._log.size.height)
-
-    def do_half_down(self) -> None:
-        self._scroll(max(1, self._log.size.height // 2))
-
-    def do_half_up(self) -> None:
-        self._scroll(-max(1, self._log.size.height // 2))
-
     def do_top(self) -> None:
         self._log.to_top()
         self._title()
 
     def do_bottom(self) -> None:
         self._log.to_end()
-        self._title()
-
-    def do_right(self) -> None:
-        self._log.move_sideways(1)
-
-    def do_left(self) -> None:
-        self._log.move_sideways(-1)
-
-    def do_follow(self) -> None:
-        self._log.toggle_follow()
         self._title()
 
     def do_next_error(self) -> None:

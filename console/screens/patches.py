@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from compat.patch import PatchStatus
-from console.screens.view import View
+from console.screens.listed import ListedView
 from console.store import Snapshot
 from console.widgets.listing import Details, Listing
 from console.widgets.paint import Panel, Part, Row, fit, rule
@@ -45,7 +45,7 @@ class PatchesTitle(Panel):
         return [Row.of(("  The host is reading its installed sources …", "muted"))]
 
 
-class PatchesScreen(View):
+class PatchesScreen(ListedView):
     def compose(self) -> ComposeResult:
         yield PatchesTitle()
         with Container(id="patches-body"):
@@ -68,10 +68,6 @@ class PatchesScreen(View):
         self._fill_details()
 
     @property
-    def _list(self) -> Listing:
-        return self.query_one(Listing)
-
-    @property
     def selected(self) -> PatchStatus | None:
         return self.snapshot.patch(self._list.key or "")
 
@@ -80,38 +76,11 @@ class PatchesScreen(View):
             self._wanted = patch_id
         self._fill_details()
 
-    def on_listing_moved(self) -> None:
-        self._fill_details()
-
     def _fill_details(self) -> None:
         patch = self.selected
         parts = describe(patch, self.snapshot) if patch else []
         self.query_one(Details).fill(parts, fresh=(patch.id if patch else None) != self._shown)
         self._shown = patch.id if patch else None
-
-    def do_down(self) -> None:
-        self._list.move(1)
-
-    def do_up(self) -> None:
-        self._list.move(-1)
-
-    def do_top(self) -> None:
-        self._list.go(0)
-
-    def do_bottom(self) -> None:
-        self._list.go(len(self.snapshot.patches or ()))
-
-    def do_page_down(self) -> None:
-        self.query_one(Details).page(1)
-
-    def do_page_up(self) -> None:
-        self.query_one(Details).page(-1)
-
-    def do_half_down(self) -> None:
-        self.query_one(Details).page(0.5)
-
-    def do_half_up(self) -> None:
-        self.query_one(Details).page(-0.5)
 
     def do_toggle(self) -> None:
         if self.selected is not None:

@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 
 from console.logring import LogKey
-from console.screens.view import View
+from console.screens.logged import LoggedView
 from console.store import Snapshot
 from console.widgets.facts import Facts, TroubleLine
 from console.widgets.gpus import Gpus
@@ -18,7 +18,7 @@ TALL = 36
 """Rows from which notes, metrics and products get a place of their own."""
 
 
-class RunView(View):
+class RunScreen(LoggedView):
     def compose(self) -> ComposeResult:
         with Container(id="run-top"):
             with Vertical(id="run-left"):
@@ -42,14 +42,7 @@ class RunView(View):
         facts.show(rail.selected if height >= TALL else None, 12)
         self.query_one(TroubleLine).show(snapshot)
         self._log.show(snapshot.log)
-        self._show_title()
-
-    @property
-    def _log(self) -> LogView:
-        return self.query_one(LogView)
-
-    def _show_title(self) -> None:
-        self.query_one(LogTitle).show(self.snapshot, self._log.following)
+        self._title()
 
     def _pick(self, step: int) -> None:
         rail = self.query_one(Rail)
@@ -76,29 +69,3 @@ class RunView(View):
             return
         self.eyas.live.show_attempt(LogKey(self.snapshot.run.run, stage.name, stage.latest.number))
         await self.eyas.go_to("log")
-
-    def do_page_down(self) -> None:
-        self._scroll(self._log.size.height)
-
-    def do_page_up(self) -> None:
-        self._scroll(-self._log.size.height)
-
-    def do_half_down(self) -> None:
-        self._scroll(max(1, self._log.size.height // 2))
-
-    def do_half_up(self) -> None:
-        self._scroll(-max(1, self._log.size.height // 2))
-
-    def do_right(self) -> None:
-        self._log.move_sideways(1)
-
-    def do_left(self) -> None:
-        self._log.move_sideways(-1)
-
-    def do_follow(self) -> None:
-        self._log.toggle_follow()
-        self._show_title()
-
-    def _scroll(self, rows: int) -> None:
-        self._log.move(rows)
-        self._show_title()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.containers import Container
 
-from console.screens.view import View
+from console.screens.listed import ListedView
 from console.store import Snapshot
 from console.troubles import Trouble, list_troubles, troubled_stage
 from console.widgets.listing import Details, Listing
@@ -38,7 +38,7 @@ class TracebacksTitle(Panel):
         return [*rows, Row.of(("  Nothing has broken in the latest attempt of any stage.", "muted"))]
 
 
-class TracebacksScreen(View):
+class TracebacksScreen(ListedView):
     def compose(self) -> ComposeResult:
         yield TracebacksTitle()
         with Container(id="tracebacks-body"):
@@ -59,15 +59,8 @@ class TracebacksScreen(View):
         self._fill_details()
 
     @property
-    def _list(self) -> Listing:
-        return self.query_one(Listing)
-
-    @property
     def selected(self) -> Trouble | None:
         return self.troubles[self._list.cursor] if self._list.cursor < len(self.troubles) else None
-
-    def on_listing_moved(self) -> None:
-        self._fill_details()
 
     def _fill_details(self) -> None:
         trouble = self.selected
@@ -76,18 +69,6 @@ class TracebacksScreen(View):
         self.query_one(Details).fill(parts, fresh=key != self._shown_key)
         self._shown_key = key
 
-    def do_down(self) -> None:
-        self._list.move(1)
-
-    def do_up(self) -> None:
-        self._list.move(-1)
-
-    def do_top(self) -> None:
-        self._list.go(0)
-
-    def do_bottom(self) -> None:
-        self._list.go(len(self.troubles))
-
     def do_next_error(self) -> None:
         if self.troubles:
             self._list.go((self._list.cursor + 1) % len(self.troubles))
@@ -95,18 +76,6 @@ class TracebacksScreen(View):
     def do_previous_error(self) -> None:
         if self.troubles:
             self._list.go((self._list.cursor - 1) % len(self.troubles))
-
-    def do_page_down(self) -> None:
-        self.query_one(Details).page(1)
-
-    def do_page_up(self) -> None:
-        self.query_one(Details).page(-1)
-
-    def do_half_down(self) -> None:
-        self.query_one(Details).page(0.5)
-
-    def do_half_up(self) -> None:
-        self.query_one(Details).page(-0.5)
 
     async def do_patch(self) -> None:
         trouble = self.selected

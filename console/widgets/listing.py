@@ -40,11 +40,15 @@ class Listing(Paints):
     def key(self) -> str | None:
         return self._keys[self.cursor] if self._keys else None
 
+    @property
+    def last(self) -> int:
+        return max(0, len(self._items) - 1)
+
     def move(self, step: int) -> None:
         self.go(self.cursor + step)
 
     def go(self, index: int) -> None:
-        index = min(max(0, index), max(0, len(self._items) - 1))
+        index = min(max(0, index), self.last)
         if index != self.cursor:
             self.cursor = index
             self.refresh()

@@ -17,6 +17,7 @@ from remote.protocol import (
     CREDIT,
     DATA,
     END,
+    FAILED,
     ROTATED,
     TAIL,
     TELEMETRY,
@@ -35,8 +36,6 @@ CREDIT_BYTES = 1 << 20
 """A tail's window: what may be under way before the console has taken it."""
 
 Frame = dict[str, Any]
-FAILED = "failed"
-"""Push made here: {"ev", "op", "tail" or "run", "error"} when the host refuses to take a subscription up again."""
 
 
 @dataclass
