@@ -134,9 +134,6 @@ def reduce_frame(snapshot: Snapshot, frame: Mapping[str, Any], now: float) -> Sn
                 return reduce_sample(snapshot, frame["sample"], now)
             case protocol.DATA:
                 return reduce_data(snapshot, frame)
-            case "failed":  # the session's own: the host would not take a subscription up again
-                error = protocol.RemoteError.from_wire(frame["error"])
-                return reduce_problem(snapshot, error.message, error.remedy)
             case protocol.FAILED:
                 error = protocol.RemoteError.from_wire(frame["error"])
                 return reduce_problem(snapshot, error.message, error.remedy)

@@ -145,9 +145,3 @@ def test_the_session_s_refused_subscription_is_a_problem_with_its_remedy() -> No
     assert problem is not None
     assert problem.remedy == "start one"
     assert "\x1b" not in problem.message
-
-
-def test_a_watch_that_the_host_refuses_after_a_reconnect_is_a_problem_with_its_remedy() -> None:
-    error = {"kind": "no_such_run", "message": "there is no run 'x'", "remedy": "start one"}
-    after = store.reduce_frame(Snapshot(), {"ev": "failed", "op": "watch", "run": "x", "error": error}, 0.0)
-    assert after.problem == store.Problem("there is no run 'x'", "start one")
