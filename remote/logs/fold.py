@@ -24,6 +24,7 @@ class Error:
     cause: Error | None
     """The error that this one was chained to."""
     frames: tuple[Frame, ...]
+    number: int = 0
     printed: int = 0
     last_sequence: int = 0
     origins: list[tuple[int, Origin, str | None]] = field(default_factory=list)
@@ -74,6 +75,7 @@ class Fold:
         self.version = 0
         self._by_signature: dict[object, Error] = {}
         self._of: dict[int, Error] = {}
+        self._numbered = 0
 
     def add(self, raw: Raw) -> None:
         self.version += 1
@@ -83,12 +85,13 @@ class Fold:
             raw.exception_type,
             tuple((frame.file, frame.line, frame.function) for frame in frames),
             _NUMBERS.sub("N", raw.message[0]) if raw.message else "",
-            id(cause) if cause else None,
+            cause.number if cause else None,
             raw.truncated,
         )
         error = self._by_signature.get(signature)
         if error is None:
-            error = self._by_signature[signature] = Error(raw, cause, frames)
+            self._numbered += 1
+            error = self._by_signature[signature] = Error(raw, cause, frames, self._numbered)
             self.errors.append(error)
             if len(self.errors) > MAX_ERRORS:
                 self._give_up(self.errors.pop(MAX_ERRORS // 2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from remote.logs import embedded, fatal, progress
+from remote.logs import embedded, fatal, findings, fold, layouts, prefixes, progress, records, state, tracebacks, weave
 from remote.logs.diagnosis import diagnose
 from remote.logs.fatal import FatalReader
 from remote.logs.findings import Findings
@@ -46,6 +46,8 @@ _TWO_PREFIXES = re.compile(rb" pid=\d+\)(?:\x1b\[[\d;]*m)* +(?:\x1b\[[\d;]*m)*\(
 _ATTEMPT = re.compile(
     r"[=#*@\- ]*attempt \d+[ =:#*\-]*$|Initializing a V1 LLM engine|.{0,80}Initializing hidden states generator"
 )
+_SAVED_METHODS = frozenset({"add", "_next", "_fit", "_extraction"})
+"""The methods that parts of the reader hand to one another."""
 
 
 class LogReader:
@@ -86,6 +88,19 @@ class LogReader:
             self._finished = True
             self._version += 1
         return self.findings()
+
+    def save(self) -> bytes:
+        """Its state at the byte offset `findings().bytes_read`, for `restore`. A few KiB, more with many errors."""
+        self._cached = None
+        return state.Saver(_saved_classes(), _SAVED_METHODS).save(self)
+
+    @classmethod
+    def restore(cls, data: bytes) -> LogReader:
+        """The reader that `save` was called on; feed it what follows. Raises state.StateError for anything else."""
+        reader = state.Restorer(_saved_classes(), _SAVED_METHODS).restore(data)
+        if not isinstance(reader, cls):
+            raise state.StateError("The saved state holds no log reader: read the log anew.")
+        return reader
 
     def findings(self) -> Findings:
         """Everything recognised so far. A traceback appears once its exception line was read."""
@@ -271,3 +286,9 @@ class LogReader:
             stream.read(origin, line.hint, line.level, line.text, segment.line, segment.offset, False)
         for stream in streams.values():
             stream.finish()
+
+
+def _saved_classes() -> dict[str, type]:
+    """What a saved state is made of."""
+    parts = (findings, fatal, fold, layouts, prefixes, progress, records, tracebacks, weave)
+    return {**state.classes_of(parts), "LogReader": LogReader}
