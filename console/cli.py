@@ -1,265 +1,39 @@
-"""The `eyas` command. Each subcommand is the headless twin of a key; without one the console opens."""
+"""Entry point of the `eyas` command."""
 
 from __future__ import annotations
 
-import json
+import os
 import sys
-from pathlib import Path
-from typing import Annotated, Any
 
-import typer
-
-from console import headless, reports
-from console.demo import DEMO_PAIR, make_demo
 from console.errors import UserError
-from console.project import Project, open_project
-from remote import protocol
-from remote.views import DONE, RunView
-from remote.wire import from_wire, to_wire
-
-app = typer.Typer(
-    name="eyas",
-    help="Train EAGLE-3 draft models on a GPU host, and see at once what broke.",
-    invoke_without_command=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
-patches_app = typer.Typer(help="Compat patches: what is needed, active or off.", invoke_without_command=True)
-app.add_typer(patches_app, name="patches")
-
-ProjectOption = Annotated[Path | None, typer.Option("--project", help="Folder with an eyas.toml.", show_default=False)]
-HostOption = Annotated[str | None, typer.Option("--host", help="Which [host.NAME].", show_default=False)]
-RunOption = Annotated[str | None, typer.Option("--run", help="A run's id; default: the newest.", show_default=False)]
-StageArgument = Annotated[str | None, typer.Argument(help="Default: the one that runs or failed.", show_default=False)]
-AttemptOption = Annotated[int | None, typer.Option("--attempt", help="Default: the latest.", show_default=False)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
-DetachOption = Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")]
-
-
-@app.callback()
-def console(ctx: typer.Context, project: ProjectOption = None, host: HostOption = None, run: RunOption = None) -> None:
-    """Without a command: open the console, attached to the project's newest run."""
-    if ctx.invoked_subcommand is None:
-        _open_console(open_project(project, host), run=run)
-
-
-@app.command()
-def demo(
-    pair: Annotated[str, typer.Option(help="speculators 0.3.0 on vLLM 0.16.0 is the only pair for now.")] = DEMO_PAIR,
-    broken: Annotated[
-        list[str] | None, typer.Option("--break", help="Switch this patch off and watch it fail.")
-    ] = None,
-    run_headless: Annotated[bool, typer.Option("--headless", help="The same without a screen.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Run the whole pipeline for real on this machine: a tiny target, real vLLM and speculators, no GPU."""
-    project = open_project(make_demo(pair, tuple(broken or ())))
-    if run_headless:
-        _run(project, detach=False, as_json=as_json)
-    else:
-        _open_console(project, start=True)
-
-
-@app.command()
-def run(
-    project: ProjectOption = None, host: HostOption = None, detach: DetachOption = False, as_json: JsonOption = False
-) -> None:
-    """Start the pipeline as a new run and follow it to its end."""
-    _run(open_project(project, host), detach, as_json)
-
-
-@app.command()
-def relaunch(
-    stage: StageArgument = None,
-    project: ProjectOption = None,
-    host: HostOption = None,
-    run: RunOption = None,
-    detach: DetachOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Relaunch a stage as a new attempt, with the switches as they are now, and go on from there."""
-    with headless.connected(open_project(project, host)) as connection:
-        view = connection.run(run)
-        if stage is None and view.failed_stage is None:
-            raise UserError(f"No stage of run {view.run} has failed.", "Name one: `eyas relaunch STAGE`.")
-        chosen = headless.choose_stage(view, stage)
-        connection.relaunch(view.run, chosen.name)
-        _finish(connection, view.run, detach, as_json)
-
-
-@app.command()
-def stop(
-    project: ProjectOption = None, host: HostOption = None, run: RunOption = None, as_json: JsonOption = False
-) -> None:
-    """Stop the running stage: TERM, a grace period, then KILL of its whole process tree."""
-    with headless.connected(open_project(project, host)) as connection:
-        view = connection.run(run)
-        stopped = connection.request(protocol.STOP, run=view.run)
-        text = f"Stopping {stopped['stage']}, attempt {stopped['attempt']}, of run {view.run}."
-        _answer({"run": view.run, **stopped}, text, as_json)
-
-
-@app.command()
-def status(
-    project: ProjectOption = None,
-    host: HostOption = None,
-    run: RunOption = None,
-    all_runs: Annotated[bool, typer.Option("--all", help="A line for each run of the project.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Show where the run stands."""
-    with headless.connected(open_project(project, host)) as connection:
-        if all_runs:
-            views = connection.runs()
-            body = {"runs": [reports.run_json(view) for view in views]}
-            _answer(body, "\n".join(reports.run_line(view) for view in views), as_json)
-            return
-        view = connection.run(run)
-        _answer(reports.run_json(view), reports.run_text(view), as_json)
-
-
-@app.command()
-def tracebacks(
-    stage: StageArgument = None,
-    project: ProjectOption = None,
-    host: HostOption = None,
-    run: RunOption = None,
-    attempt: AttemptOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show what broke: the root cause first, and the patch that mends it."""
-    with headless.connected(open_project(project, host)) as connection:
-        view = connection.run(run)
-        chosen = headless.choose_stage(view, stage)
-        if attempt is not None:
-            shown = connection.request(protocol.SHOW, run=view.run, stage=chosen.name, attempt=attempt)
-            view = from_wire(RunView, shown["run"])
-            chosen = headless.choose_stage(view, chosen.name)
-        report = reports.tracebacks_json(view, chosen, attempt)
-        _answer(report, reports.tracebacks_text(report), as_json)
-
-
-@app.command()
-def logs(
-    stage: StageArgument = None,
-    project: ProjectOption = None,
-    host: HostOption = None,
-    run: RunOption = None,
-    attempt: AttemptOption = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the attempt ends.")] = False,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="The log's own bytes, for a file: not safe on a terminal.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Print a stage's log."""
-    with headless.connected(open_project(project, host)) as connection:
-        view = connection.run(run)
-        chosen = headless.choose_stage(view, stage)
-        number = attempt or (chosen.latest.number if chosen.latest else 0)
-        for data in reports.log_output(connection.log_bytes(view.run, chosen.name, number, follow), raw, as_json):
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
-
-
-@patches_app.callback()
-def patches(
-    ctx: typer.Context, project: ProjectOption = None, host: HostOption = None, as_json: JsonOption = False
-) -> None:
-    """List the patches against the run's environment."""
-    if ctx.invoked_subcommand is None:
-        patches_list(project, host, as_json)
-
-
-@patches_app.command("list")
-def patches_list(project: ProjectOption = None, host: HostOption = None, as_json: JsonOption = False) -> None:
-    """List the patches against the run's environment."""
-    with headless.connected(open_project(project, host)) as connection:
-        found = connection.patches()
-        _answer({"patches": to_wire(found)}, reports.patches_text(found), as_json)
-
-
-@patches_app.command("show")
-def patches_show(
-    patch: str, project: ProjectOption = None, host: HostOption = None, as_json: JsonOption = False
-) -> None:
-    """Show one patch: why it is needed, what it mends, the code it replaces."""
-    reports.require_patch(patch)
-    with headless.connected(open_project(project, host)) as connection:
-        found = next((p for p in connection.patches() if p.id == patch), None)
-        if found is None:
-            raise UserError(f"The host does not know the patch `{patch}`.", "Connect with this version of Eyas.")
-        _answer(to_wire(found), reports.patch_text(found), as_json)
-
-
-def _switch(patch: str, to: str, project: Path | None, as_json: bool) -> None:
-    reports.require_patch(patch)
-    opened = open_project(project)
-    opened.set_switch(patch, to)
-    text = f"{patch} is {to} in {opened.file}; it takes effect at the next launch (`eyas relaunch`)."
-    _answer({"patch": patch, "switch": to, "file": str(opened.file)}, text, as_json)
-
-
-@patches_app.command("on")
-def patches_on(patch: str, project: ProjectOption = None, as_json: JsonOption = False) -> None:
-    """Switch a patch on for this project."""
-    _switch(patch, "on", project, as_json)
-
-
-@patches_app.command("off")
-def patches_off(patch: str, project: ProjectOption = None, as_json: JsonOption = False) -> None:
-    """Switch a patch off for this project."""
-    _switch(patch, "off", project, as_json)
-
-
-@patches_app.command("auto")
-def patches_auto(patch: str, project: ProjectOption = None, as_json: JsonOption = False) -> None:
-    """Let the patch's own probe decide again."""
-    _switch(patch, "auto", project, as_json)
-
-
-def _run(project: Project, detach: bool, as_json: bool) -> None:
-    with headless.connected(project) as connection:
-        _finish(connection, connection.start(), detach, as_json)
-
-
-def _finish(connection: headless.Connection, run: str, detach: bool, as_json: bool) -> None:
-    """Follow the run and answer with its end; exit status 1 unless every stage succeeded."""
-    if detach:
-        _answer({"run": run}, f"Run {run} goes on; follow it with `eyas status`.", as_json)
-        return
-    changes = reports.Changes()
-
-    def tell(view: RunView) -> None:
-        for line in changes.lines(view):
-            typer.echo(line, err=True)
-
-    view = connection.follow(run, tell)
-    _answer(reports.run_json(view), reports.run_text(view), as_json)
-    if view.state != DONE:
-        raise typer.Exit(1)
-
-
-def _answer(body: Any, text: str, as_json: bool) -> None:
-    typer.echo(json.dumps(body, indent=1) if as_json else text)
-
-
-def _open_console(project: Project, run: str | None = None, start: bool = False) -> None:
-    from console.launch import open_console
-
-    open_console(project, run=run, start=start)
 
 
 def main() -> None:
-    """Entry point of the `eyas` command."""
+    """Run the command line. `parse` starts without what only the commands for a host need."""
     try:
-        app()
+        if sys.argv[1:2] == ["parse"]:
+            sys.exit(_parse(sys.argv[2:]))
+        from console import commands
+
+        commands.app()
     except UserError as error:
-        typer.echo(f"eyas: {error}", err=True)
+        print(f"eyas: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        typer.echo("eyas: left; what runs on the host goes on.", err=True)
+        print("eyas: left; what runs on the host goes on.", file=sys.stderr)
         sys.exit(130)
+
+
+def _parse(words: list[str]) -> int:
+    from console import parse_command
+
+    try:
+        return parse_command.main(words)
+    except BrokenPipeError:  # a reader like `head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ def test_the_plan_and_provision_run_in_the_hosts_plain_python(part: str) -> None
     assert used <= set(sys.stdlib_module_names) | {"pipeline", "compat"}
 
 
-@pytest.mark.parametrize("module", ["console.cli", "console.headless"])
+@pytest.mark.parametrize("module", ["console.cli", "console.commands", "console.headless"])
 def test_headless_commands_start_without_textual(module: str) -> None:
     check = f"import sys, {module}; sys.exit('textual' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=False).returncode == 0
