@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup demo test bench lint clean
+.PHONY: setup demo test bench fuzz-logs lint clean
 
 setup: .venv/console.made
 
@@ -34,6 +34,10 @@ test: lint
 
 bench: .venv/tests.made
 	$(BIN)/python -m pytest tests/bench -s -p no:cacheprovider
+
+SECONDS ?= 600
+fuzz-logs: .venv/tests.made
+	$(BIN)/python tests/fuzz/fuzz_logs.py --seconds $(SECONDS)
 
 clean:
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache
