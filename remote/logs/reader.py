@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from io import BytesIO
 
 from remote.logs import embedded, fatal, findings, fold, layouts, prefixes, progress, records, state, tracebacks, weave
 from remote.logs.diagnosis import diagnose
@@ -13,10 +14,12 @@ from remote.logs.fold import Fold
 from remote.logs.prefixes import Line, Origin, read_line
 from remote.logs.progress import ProgressReader
 from remote.logs.records import Segment, Splitter, any_of, clean
+from remote.logs.skim import READ, Shapes
 from remote.logs.tracebacks import Stream
 from remote.logs.weave import Weaver
 
 MAX_STREAMS = 256
+PIECE_BYTES = 128 * 1024
 IDLE_LINES = 4096
 """A traceback that got no line for so long is not waited for any more."""
 
@@ -40,6 +43,8 @@ _TOKENS = (
 _STARTS = ("Traceback (most recent", '  File "', "Exception ignored in", "Exception in thread")
 """What a stream's first line of interest holds."""
 _WANTED = any_of(_TOKENS)
+_SHAPES = Shapes(_TOKENS)
+"""Shared by all readers: it remembers sentences, not logs."""
 _BAR = any_of(progress.TOKENS)
 _MILESTONE = any_of(progress.MILESTONE_TOKENS)
 _TWO_PREFIXES = re.compile(rb" pid=\d+\)(?:\x1b\[[\d;]*m)* +(?:\x1b\[[\d;]*m)*\([A-Za-z_]+[^)\n]* pid=")
@@ -74,7 +79,10 @@ class LogReader:
         """Read on. Raises ValueError after `finish`."""
         if self._finished:
             raise ValueError("The log was finished; a new LogReader reads the next one.")
-        for segment in self._splitter.feed(data, self._skip):
+        block = self._splitter.take(data)
+        if block:
+            self._block(block)
+        for segment in self._splitter.updates():
             self._segment(segment)
 
     def finish(self) -> Findings:
@@ -137,13 +145,43 @@ class LogReader:
 
     # -- lines
 
-    def _skip(self, block: bytes) -> bool:
-        """Whether nothing in these whole lines matters; the literals one by one are fastest on many lines."""
-        if self._busy or any(token in block for token in _TOKENS) or _TWO_PREFIXES.search(block):
-            return False
+    def _block(self, block: bytes) -> None:
+        """Whole lines, in pieces that the processor's cache can hold."""
+        start = 0
+        if self._splitter.mid_line:
+            start = block.index(b"\n") + 1
+            self._read(block[: start - 1])
+        while start < len(block):
+            end = block.rfind(b"\n", start, start + PIECE_BYTES) + 1
+            end = end or block.index(b"\n", start + PIECE_BYTES) + 1
+            self._piece(block[start:end])
+            start = end
+
+    def _piece(self, piece: bytes) -> None:
+        """Read the lines that can matter and pass over the others."""
+        kinds = _SHAPES.kinds(piece)
+        lines = BytesIO(piece).readlines() if self._busy or READ in kinds else []
+        if not lines:
+            self._pass_over(len(kinds), len(piece), piece[piece.rfind(b"\n", 0, -1) + 1 :])
+        place = 0
+        while place < len(lines):
+            wanted = place if self._busy else kinds.find(READ, place)
+            if wanted != place:
+                passed = lines[place:wanted] if wanted >= 0 else lines[place:]
+                self._pass_over(len(passed), sum(map(len, passed)), passed[-1])
+                place += len(passed)
+            else:
+                self._read(lines[place][:-1])
+                place += 1
+
+    def _read(self, line: bytes) -> None:
+        for segment in self._splitter.line(line):
+            self._segment(segment)
+
+    def _pass_over(self, lines: int, size: int, last: bytes) -> None:
+        self._splitter.pass_over(lines, size)
         self._carried = None
-        self._previous = block[block.rfind(b"\n", 0, -1) + 1 :][:256]
-        return True
+        self._previous = last[:256].rstrip(b"\r\n")
 
     @property
     def _busy(self) -> bool:
@@ -160,7 +198,7 @@ class LogReader:
         if wanted:
             self._line(segment)
         if segment.end != "return":
-            self._previous = data[:256]
+            self._previous = data[:256].rstrip(b"\r\n")
 
     def _carry(self, data: bytes) -> None:
         """A prefix, then a carriage return, then the bar that the prefix belongs to."""

@@ -7,12 +7,14 @@ CR LF and ends the record with a bare LF, so the ending is kept: it says whether
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 HEAD_BYTES = 60 * 1024
 TAIL_BYTES = 4 * 1024
 """What is kept of a longer segment: its head and its tail, so that memory stays bounded."""
+_CUT = " … ".encode()
+"""Stands for what is left out, so that no word arises where the head and the tail meet."""
 
 _ESCAPES = re.compile(
     rb"(?:\x1b|#033)\[[0-?]*[ -/]*[@-~]"  # colours and cursor moves, also as syslog writes them
@@ -59,20 +61,48 @@ class Splitter:
         self._position = 0
         self._first = True
 
-    def feed(self, data: bytes, skip: Callable[[bytes], bool]) -> Iterator[Segment]:
-        """Segments completed by `data`. Whole blocks of lines for which `skip` answers True are only counted."""
+    @property
+    def mid_line(self) -> bool:
+        """Part of the line being written was given out or dropped already."""
+        return not self._first or self._dropped > 0
+
+    def take(self, data: bytes) -> bytes:
+        """Take in what follows; the whole lines that it completes, to be given to `line` or `pass_over` in order."""
         self.bytes_read += len(data)
-        newline = data.rfind(b"\n")
-        if newline >= 0:
-            self._pending += data[: newline + 1]
-            block = bytes(self._pending)
-            self._pending = bytearray(data[newline + 1 :])
-            if self._first and not self._dropped and skip(block):
-                self._count(block)
-            else:
-                yield from self._lines(block)
-        else:
+        end = data.rfind(b"\n") + 1
+        if not end:
             self._pending += data
+            return b""
+        block = bytes(self._pending) + data[:end] if self._pending else data[:end]
+        self._pending = bytearray(data[end:])
+        return block
+
+    def line(self, line: bytes) -> Iterator[Segment]:
+        """The segments of the next whole line, given without its line feed."""
+        size = len(line) + self._dropped + 1
+        if b"\r" in line:
+            body = line.rstrip(b"\r")
+            *updates, last = body.split(b"\r")
+            for update in updates:
+                yield self._segment(update, "return")
+                self._first = False
+            yield self._segment(last, "newline" if body == line else "crlf")
+        else:
+            yield self._segment(line, "newline")
+        self._dropped = 0
+        self._position += size
+        self._line_offset = self._position
+        self._first = True
+        self.lines_read += 1
+
+    def pass_over(self, lines: int, size: int) -> None:
+        """The next whole lines, `size` bytes with their line feeds, are only counted."""
+        self.lines_read += lines
+        self._position += size
+        self._line_offset = self._position
+
+    def updates(self) -> Iterator[Segment]:
+        """Updates of a bar that is redrawn in place arrive long before their line ends."""
         yield from self._returns()
         self._shrink()
 
@@ -87,31 +117,7 @@ class Splitter:
             self.lines_read += 1
             yield self._segment(data.rstrip(b"\r"), "cut")
 
-    def _count(self, block: bytes) -> None:
-        self.lines_read += block.count(b"\n")
-        self._position += len(block)
-        self._line_offset = self._position
-
-    def _lines(self, block: bytes) -> Iterator[Segment]:
-        for line in block.split(b"\n")[:-1]:
-            size = len(line) + self._dropped + 1
-            if b"\r" in line:
-                body = line.rstrip(b"\r")
-                *updates, last = body.split(b"\r")
-                for update in updates:
-                    yield self._segment(update, "return")
-                    self._first = False
-                yield self._segment(last, "newline" if body == line else "crlf")
-            else:
-                yield self._segment(line, "newline")
-            self._dropped = 0
-            self._position += size
-            self._line_offset = self._position
-            self._first = True
-            self.lines_read += 1
-
     def _returns(self) -> Iterator[Segment]:
-        """Updates of a bar that is redrawn in place arrive long before their line ends."""
         if b"\r" not in self._pending:
             return
         # A return at the very end may be half of CR LF, so it waits for the next byte.
@@ -133,12 +139,12 @@ class Splitter:
         returns = len(self._pending) - len(body)
         kept = body
         if len(body) > HEAD_BYTES + TAIL_BYTES:
-            kept = body[:HEAD_BYTES] + body[-TAIL_BYTES:]
+            kept = body[:HEAD_BYTES] + _CUT + body[-TAIL_BYTES:]
         kept += b"\r" * min(returns, 1)
         self._dropped += len(self._pending) - len(kept)
         self._pending = bytearray(kept)
 
     def _segment(self, data: bytes, end: str) -> Segment:
         if len(data) > HEAD_BYTES + TAIL_BYTES:
-            data = data[:HEAD_BYTES] + data[-TAIL_BYTES:]
+            data = data[:HEAD_BYTES] + _CUT + data[-TAIL_BYTES:]
         return Segment(data, self.lines_read + (end != "cut"), self._line_offset, self._first, end)

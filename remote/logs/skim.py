@@ -1,0 +1,50 @@
+"""Which lines of a block can matter, at the speed of a few passes over its bytes.
+
+A log of gigabytes repeats a few hundred sentences with other numbers in them. Without the digits they are the same
+bytes again, so each sentence is searched for literals once and remembered by its shape. What the literals say of a
+shape holds for every line of that shape, because the digits are taken out of the literals as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from io import BytesIO
+
+MAX_SHAPES = 8192
+MAX_SHAPE_BYTES = 2048
+"""Longer shapes are judged anew each time, so that what is remembered stays small."""
+
+PLAIN = ord(".")
+READ = ord("r")
+
+_DROPPED = b"0123456789."
+_WOVEN = re.compile(rb" pid=\)(?:\x1b\[[;]*m)* +(?:\x1b\[[;]*m)*\(")
+"""Two worker prefixes in a row, without their digits."""
+
+
+class Shapes(dict[bytes, int]):
+    """From a line without its digits to PLAIN or READ; what is missing is judged on demand."""
+
+    def __init__(self, tokens: Iterable[bytes]) -> None:
+        super().__init__()
+        shapes = sorted({token.translate(None, _DROPPED) for token in tokens}, key=len)
+        least = [one for place, one in enumerate(shapes) if not any(other in one for other in shapes[:place])]
+        self._tokens = tuple(least)
+
+    def __missing__(self, shape: bytes) -> int:
+        kind = self._judge(shape)
+        if len(shape) <= MAX_SHAPE_BYTES:
+            if len(self) >= MAX_SHAPES:
+                self.clear()
+            self[shape] = kind
+        return kind
+
+    def _judge(self, shape: bytes) -> int:
+        # A carriage return inside a line can leave a prefix that the next update needs.
+        wanted = b"\r" in shape.rstrip(b"\r\n") or any(token in shape for token in self._tokens)
+        return READ if wanted or _WOVEN.search(shape) else PLAIN
+
+    def kinds(self, block: bytes) -> bytes:
+        """One byte for each line of a block of whole lines. READ also where a look at the digits would say no."""
+        return bytes(map(self.__getitem__, BytesIO(block.translate(None, _DROPPED)).readlines()))
