@@ -132,6 +132,8 @@ class FatalReader:
         self._found: list[Fatal] = []
         self._table: _Table | None = None
         self._fault: str | None = None
+        self.deaths = 0
+        """Counts what was read of deaths; a hang warning is none."""
         self.version = 0
 
     @property
@@ -174,6 +176,7 @@ class FatalReader:
 
     def _add(self, new: Fatal) -> None:
         self.version += 1
+        self.deaths += new.kind != "hang_warning"
         for place, old in enumerate(self._found):
             if old.kind == new.kind and _same_death(old, new):
                 self._found[place] = replace(

@@ -75,12 +75,53 @@ class Progress:
     worker: str | None = None
     percent: int | None = None
     rate: float | None = None
-    """Steps per second."""
+    """Steps per second, as the bar shows it."""
     eta_s: float | None = None
+    """Seconds to the end, as the bar shows it: it jumps with every slow step."""
     seconds: float | None = None
     """Elapsed seconds that the bar shows."""
     label: str = ""
     """The bar's own words."""
+    step_s: float | None = None
+    """Seconds a step takes, median of the latest ones; None while not known."""
+    eta_median_s: float | None = None
+    """Seconds to the end at that pace."""
+    phase: str = ""
+    """At 100 %: what its worker does since ("processing the loaded weights"), '' once it went on."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What one worker is doing, by the latest of its bars and figures."""
+
+    name: str
+    worker: str | None = None
+    line: int = 0
+    """Line of the log that began it."""
+
+
+@dataclass(frozen=True)
+class Stall:
+    """A bar that got no new step for far longer than usual, by the log's own clocks."""
+
+    text: str
+    """One sentence with the step, the gap and the usual gap."""
+    kind: str
+    """The bar's kind."""
+    done: int
+    """Steps done when it began."""
+    total: int | None
+    gap_s: float
+    """Seconds without a step, at least."""
+    usual_s: float
+    """Seconds that usually lie between two steps."""
+    worker: str | None = None
+    label: str = ""
+    ended: bool = False
+    """True when the bar moved again."""
+    line: int = 0
+    """Line of the last step before it."""
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,6 +162,8 @@ class Findings:
     progress: tuple[Progress, ...] = ()
     milestones: tuple[Milestone, ...] = ()
     fatal: tuple[Fatal, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    stalls: tuple[Stall, ...] = ()
     root_cause: int | None = None
     """Index into `tracebacks`; None when the log has no failure, or its cause is not in the log."""
     root_cause_fatal: int | None = None

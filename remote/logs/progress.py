@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from remote.logs.findings import Milestone, Progress
+from remote.logs.clock import Clock
+from remote.logs.findings import Milestone, Phase, Progress, Stall
+from remote.logs.pace import Pace
+from remote.logs.phases import LINE_TOKENS, PhaseReader
+from remote.logs.stall import ended_stalls, running_stall
 
 MAX_BARS = 256
 TOKENS = (b"%|", b"% Completed", b"it [", "━".encode(), b" it/s ]", b"% ")
@@ -12,17 +17,27 @@ TOKENS = (b"%|", b"% Completed", b"it [", "━".encode(), b" it/s ]", b"% ")
 _KINDS = (
     (re.compile(r"Loading safetensors using Fastsafetensor"), "fastsafetensors_shards"),
     (re.compile(r"Loading safetensors using Runai"), "runai_streamer"),
-    (re.compile(r"Multi-thread loading shards"), "multithread_shards"),
+    (re.compile(r"Loading safetensors using InstantTensor"), "instanttensor_shards"),
+    (re.compile(r"Multi-thread loading (?:pt checkpoint )?shards"), "multithread_shards"),
     (re.compile(r"Loading safetensors checkpoint shards"), "safetensors_shards"),
     (re.compile(r"Loading pt checkpoint shards"), "pt_shards"),
+    (re.compile(r"Loading np_cache checkpoint shards"), "np_cache_shards"),
     (re.compile(r"Loading checkpoint shards"), "hf_checkpoint_shards"),
-    (re.compile(r"Capturing CUDA graph"), "cudagraph_capture"),
-    (re.compile(r"(?:Map|Filter|Tokenizing|Generating \w+ split)\b"), "dataset_map"),
+    (re.compile(r"Capturing (?:CUDA graph|batches|num tokens)"), "cudagraph_capture"),
+    (
+        re.compile(r"(?:Map|Filter|Tokenizing|Running tokenizer|Generating \w+ split|Casting|Flattening)\b"),
+        "dataset_map",
+    ),
     (re.compile(r"Extracting hidden states"), "hidden_state_extraction"),
     (re.compile(r"(?:Training )?Epoch\b"), "training_epoch"),
 )
+_LABEL_NOISE = re.compile(r"avail_mem=\S+ GB|bs=\d+|num_tokens=\d+")
+"""What sglang changes in a bar's label from step to step."""
 _ONE_AT_A_TIME = frozenset({"training_epoch", "dataset_map"})
 """Kinds whose label changes as the work goes on: the latest bar replaces the one before."""
+
+_FAILURE = 0
+"""The clock's number of the first failure; bars count from 1."""
 
 _COUNT = r"[\d,]+(?:\.\d+)?[kMGTP]?"
 _CLOCK = r"\d+(?::\d\d){1,2}"
@@ -42,7 +57,18 @@ _RICH = re.compile(
 _RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit> ?[A-Za-z]+/s|s/ ?[A-Za-z]+)")
 _SCALE = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 
-MILESTONE_TOKENS = (b" took ", b" takes ", b"KV cache", b"mem usage=", b"KV Cache is allocated")
+MILESTONE_TOKENS = (
+    b" took ",
+    b" takes ",
+    b"KV cache",
+    b"mem usage=",
+    b"KV Cache is allocated",
+    b"Deserialized ",
+    b"transform time: ",
+    b"Maximum concurrency",
+    b"GPU blocks: ",
+    *LINE_TOKENS,
+)
 _NUMBER = r"\d[\d,]*(?:\.\d+)?"
 _MILESTONES = (
     (re.compile(rf"Loading weights took ({_NUMBER}) seconds"), (("load_weights_done", "s"),)),
@@ -50,14 +76,27 @@ _MILESTONES = (
         re.compile(rf"Model loading took ({_NUMBER}) (?:GiB|GB)(?: memory)? and ({_NUMBER}) seconds"),
         (("model_loaded", "GiB"), ("model_loaded", "s")),
     ),
-    (re.compile(rf"torch\.compile takes ({_NUMBER}) s in total"), (("torch_compile", "s"),)),
+    (re.compile(rf"Dynamo bytecode transform time: ({_NUMBER}) s"), (("dynamo_transform", "s"),)),
+    (re.compile(rf"torch\.compile t(?:akes|ook) ({_NUMBER}) s in total"), (("torch_compile", "s"),)),
+    (re.compile(rf"Memory profiling takes ({_NUMBER}) seconds"), (("memory_profiled", "s"),)),
+    (re.compile(rf"Maximum concurrency for {_NUMBER} tokens per request: ({_NUMBER})x"), (("max_concurrency", "x"),)),
+    (re.compile(rf"# (?:GPU|cuda) blocks: ({_NUMBER})"), (("kv_cache", "blocks"),)),
+    (
+        re.compile(rf"Deserialized ({_NUMBER}) ?(?:GB|GiB) in ({_NUMBER}) ?s"),
+        (("tensorizer_deserialized", "GB"), ("tensorizer_deserialized", "s")),
+    ),
     (re.compile(rf"Available KV cache memory: ({_NUMBER}) GiB"), (("kv_cache_memory", "GiB"),)),
     (re.compile(rf"KV cache size: ({_NUMBER}) tokens"), (("kv_cache", "tokens"),)),
-    (re.compile(rf"init engine .{{0,120}}took ({_NUMBER}) seconds"), (("engine_ready", "s"),)),
+    (re.compile(rf"init engine .{{0,120}}took ({_NUMBER}) s"), (("engine_ready", "s"),)),
     (
         re.compile(rf"Graph capturing finished in ({_NUMBER}) secs, took ({_NUMBER}) GiB"),
         (("cudagraphs_captured", "s"), ("cudagraphs_captured", "GiB")),
     ),
+    (
+        re.compile(rf".{{0,80}}Capture cuda graph end\. Time elapsed: ({_NUMBER}) s\. mem usage=({_NUMBER}) GB"),
+        (("cudagraphs_captured", "s"), ("cudagraphs_captured", "GB")),
+    ),
+    (re.compile(rf"KV Cache is allocated\..{{0,200}}#tokens: ({_NUMBER})"), (("kv_cache", "tokens"),)),
     (re.compile(rf"Load weight end\..{{0,400}}mem usage=({_NUMBER}) GB"), (("sglang_load_weight", "GB"),)),
 )
 
@@ -85,7 +124,7 @@ def read_bar(text: str, worker: str | None = None) -> Progress | None:
         done=done,
         total=total,
         percent=percent,
-        rate=_rate(groups.get("rate")),
+        rate=_rate(groups.get("rate"), scaled=bool(groups.get("total")) and groups["total"][-1] in _SCALE),
         eta_s=_seconds(groups.get("eta")),
         seconds=_seconds(groups["elapsed"]),
         label=label[-120:],
@@ -114,58 +153,152 @@ def _seconds(clock: str | None) -> float | None:
     return float(seconds)
 
 
-def _rate(text: str | None) -> float | None:
+def _rate(text: str | None, scaled: bool) -> float | None:
+    """Steps per second. `scaled`: the bar counts in thousands, so `112MB/s` are 112 million."""
     match = _RATE.search(text) if text else None
     if not match:
         return None
-    number = float(match["number"])
-    if match["unit"].startswith("s/"):
+    number, unit = float(match["number"]), match["unit"]
+    if unit.startswith("s/"):
         return 1 / number if number else None
-    return number
+    return number * _SCALE.get(unit[0], 1) if scaled else number
 
 
 class ProgressReader:
-    """Keeps the last state of every bar and every figure, per worker."""
+    """Keeps the last state of every bar and every figure, per worker, how fast each bar moves and what it leads to."""
 
     def __init__(self) -> None:
         self._bars: dict[tuple[str | None, str, str], Progress] = {}
+        self._paces: dict[tuple[str | None, str, str], Pace] = {}
+        self._latest: dict[str | None, tuple[str | None, str, str]] = {}
+        """The bar that each worker moved last: an older one that never ended was left, not stalled."""
         self._milestones: dict[tuple[str | None, str, str], Milestone] = {}
+        self._phases = PhaseReader()
+        self._clock = Clock()
+        self._numbered = 0
+        self._now: float | None = None
+        self._failed: int | None = None
+        """Line of the first failure of this attempt."""
         self.version = 0
 
     @property
     def bars(self) -> tuple[Progress, ...]:
-        return tuple(self._bars.values())
+        return tuple(self._with_pace(key, bar) for key, bar in self._bars.items())
 
     @property
     def milestones(self) -> tuple[Milestone, ...]:
         return tuple(self._milestones.values())
 
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return self._phases.found
+
+    @property
+    def stalls(self) -> tuple[Stall, ...]:
+        found: list[Stall] = []
+        for key, pace in self._paces.items():
+            bar = self._bars[key]
+            found += ended_stalls(bar, pace)
+            if self._latest.get(bar.worker) == key and (stall := self._running(bar, pace)):
+                found.append(stall)
+        return tuple(found)
+
+    def feed(self, data: bytes) -> None:
+        """The bytes whose lines were read last, for their times."""
+        self._clock.feed(data)
+
+    def arrives(self, at: float | None) -> None:
+        """What is read next arrived then."""
+        self._now = self._now if at is None else at
+
     def with_bar(self, worker: str | None, text: str) -> tuple[Progress, ...]:
         """The bars as they are if `text`, which has not ended yet, is taken as it stands."""
         bar = read_bar(text, worker)
-        return tuple({**self._bars, _key(bar): bar}.values()) if bar else self.bars
+        if bar is None:
+            return self.bars
+        key = _key(bar)
+        bars = {other: self._with_pace(other, each) for other, each in self._bars.items() if other != key}
+        return tuple({**bars, key: bar}.values())
 
-    def read_bar(self, worker: str | None, text: str) -> bool:
+    def read_bar(self, worker: str | None, text: str, line: int = 0, offset: int = 0) -> bool:
         bar = read_bar(text, worker)
         if bar is None:
             return False
-        self._bars[_key(bar)] = bar
+        key = _key(bar)
+        self._bars[key] = bar
+        self._latest[worker] = key
+        if bar.done is not None and bar.seconds is not None:
+            pace = self._paces.get(key)
+            if pace is None:
+                self._numbered += 1
+                pace = self._paces[key] = Pace(self._numbered)
+            if pace.read(bar.done, bar.total, bar.seconds, line, self._now):
+                self._clock.wait_for(pace.number, offset)
+        self._phases.bar(bar, line)
         if len(self._bars) > MAX_BARS:
-            del self._bars[next(iter(self._bars))]
+            self._give_up(next(iter(self._bars)))
         self.version += 1
         return True
 
-    def read_milestone(self, worker: str | None, text: str) -> None:
+    def read_milestone(self, worker: str | None, text: str, line: int = 0) -> None:
+        self._phases.line(worker, text, line)
         for pattern, names in _MILESTONES:
             match = pattern.search(text)
             if match:
                 for (kind, unit), value in zip(names, match.groups(), strict=True):
+                    if kind == "load_weights_done" and self._phases.is_loading_draft(worker):
+                        kind = "load_draft_weights_done"  # vLLM prints nonsense here when the draft model has no file
                     if len(self._milestones) < MAX_BARS:
                         figure = Milestone(kind, float(value.replace(",", "")), unit, worker)
                         self._milestones[worker, kind, unit] = figure
                         self.version += 1
+                self._phases.figure(worker, kind, line)
                 return
+
+    def failed(self, line: int, offset: int) -> None:
+        """A failure is printed at `line`: what stood still before it is measured up to there."""
+        if self._failed is None:
+            self._failed = line
+            self._clock.wait_for(_FAILURE, offset)
+
+    def restart(self) -> None:
+        """A new attempt begins in the same log: what did not end before never will."""
+        self._latest.clear()
+        self._failed = None
+        self._clock.forget(_FAILURE)
+        self._phases.restart()
+        self.version += 1
+
+    def _with_pace(self, key: tuple[str | None, str, str], bar: Progress) -> Progress:
+        pace = self._paces.get(key)
+        if pace is None:
+            return bar
+        phase = self._phases.after(bar) if self._latest.get(bar.worker) == key else ""
+        return replace(bar, step_s=pace.step_s, eta_median_s=pace.eta_s, phase=phase)
+
+    def _running(self, bar: Progress, pace: Pace) -> Stall | None:
+        if not self._phases.is_of(bar):
+            return None
+        proven = heard = 0.0
+        failed = self._failed is not None and self._failed > pace.line
+        first = self._clock.after(pace.number)
+        if first is not None:
+            last = self._clock.after(_FAILURE) if failed else None
+            if last is None or last.form != first.form:
+                last = self._clock.last(first.form)
+            proven = last.seconds - first.seconds if last else 0.0
+        if self._now is not None and pace.at is not None and not failed:
+            heard = self._now - pace.at
+        return running_stall(bar, pace, max(proven, heard, pace.waited), self._phases.after(bar))
+
+    def _give_up(self, key: tuple[str | None, str, str]) -> None:
+        bar = self._bars.pop(key)
+        if self._latest.get(bar.worker) == key:
+            del self._latest[bar.worker]
+        pace = self._paces.pop(key, None)
+        if pace is not None:
+            self._clock.forget(pace.number)
 
 
 def _key(bar: Progress) -> tuple[str | None, str, str]:
-    return bar.worker, bar.kind, "" if bar.kind in _ONE_AT_A_TIME else bar.label
+    return bar.worker, bar.kind, "" if bar.kind in _ONE_AT_A_TIME else _LABEL_NOISE.sub("", bar.label)

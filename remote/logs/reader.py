@@ -6,7 +6,22 @@ import re
 from dataclasses import replace
 from io import BytesIO
 
-from remote.logs import embedded, fatal, findings, fold, layouts, prefixes, progress, records, state, tracebacks, weave
+from remote.logs import (
+    clock,
+    embedded,
+    fatal,
+    findings,
+    fold,
+    layouts,
+    pace,
+    phases,
+    prefixes,
+    progress,
+    records,
+    state,
+    tracebacks,
+    weave,
+)
 from remote.logs.diagnosis import diagnose
 from remote.logs.fatal import FatalReader
 from remote.logs.findings import Findings
@@ -75,15 +90,20 @@ class LogReader:
         self._version = 0
         self._cached: tuple[object, Findings] | None = None
 
-    def feed(self, data: bytes) -> None:
-        """Read on. Raises ValueError after `finish`."""
+    def feed(self, data: bytes, at: float | None = None) -> None:
+        """Read on. `at`: when these bytes arrived, in seconds of any one clock; without bytes, that it is so late now.
+
+        Raises ValueError after `finish`.
+        """
         if self._finished:
             raise ValueError("The log was finished; a new LogReader reads the next one.")
+        self._progress.arrives(at)
         block = self._splitter.take(data)
         if block:
             self._block(block)
         for segment in self._splitter.updates():
             self._segment(segment)
+        self._progress.feed(data)
 
     def finish(self) -> Findings:
         """The log ends here: tracebacks still being printed are kept as truncated."""
@@ -120,8 +140,9 @@ class LogReader:
             self._cached = (state, self._make(tail))
         read = (self._splitter.bytes_read, self._splitter.lines_read)
         found = self._cached[1]
-        if (found.bytes_read, found.lines_read) != read:
-            found = replace(found, bytes_read=read[0], lines_read=read[1])
+        stalls = self._progress.stalls
+        if (found.bytes_read, found.lines_read) != read or found.stalls != stalls:
+            found = replace(found, bytes_read=read[0], lines_read=read[1], stalls=stalls)
             self._cached = (state, found)
         return found
 
@@ -138,6 +159,7 @@ class LogReader:
             progress=bars,
             milestones=self._progress.milestones,
             fatal=deaths,
+            phases=self._progress.phases,
             root_cause=diagnosis.root_cause,
             root_cause_fatal=diagnosis.root_cause_fatal,
             reason=diagnosis.reason,
@@ -196,7 +218,10 @@ class LogReader:
         if not wanted and segment.end == "return" and len(data) < 256:
             self._carry(data)
         if wanted:
+            before = (self._sequence, self._fatal.deaths)
             self._line(segment)
+            if before != (self._sequence, self._fatal.deaths):
+                self._progress.failed(segment.line, segment.offset)
         if segment.end != "return":
             self._previous = data[:256].rstrip(b"\r\n")
 
@@ -229,9 +254,10 @@ class LogReader:
         if self._fatal.may_concern(segment.data):
             self._fatal.read(origin, line.text, segment.line)
         if _MILESTONE.search(segment.data):
-            self._progress.read_milestone(origin.label or line.hint, line.text)
+            self._progress.read_milestone(origin.label or line.hint, line.text, segment.line)
         if _ATTEMPT.match(line.text):
             self._attempts = [*self._attempts[-99:], self._sequence + 1]
+            self._progress.restart()
             self._version += 1
         if segment.end == "return" and not line.text[:1].isspace() and "Traceback" not in line.text:
             return
@@ -245,7 +271,7 @@ class LogReader:
             before = read_line((embedded.unwrap(text) or text) if text.startswith("{") else text)
             if before.origins[-1].pid is not None and not before.text and not before.source:
                 label = before.origins[-1].label
-        return self._progress.read_bar(label, line.text)
+        return self._progress.read_bar(label, line.text, segment.line, segment.offset)
 
     def _extraction(self) -> tuple[int, int] | None:
         for bar in self._progress.bars:
@@ -328,5 +354,5 @@ class LogReader:
 
 def _saved_classes() -> dict[str, type]:
     """What a saved state is made of."""
-    parts = (findings, fatal, fold, layouts, prefixes, progress, records, tracebacks, weave)
+    parts = (clock, findings, fatal, fold, layouts, pace, phases, prefixes, progress, records, tracebacks, weave)
     return {**state.classes_of(parts), "LogReader": LogReader}
