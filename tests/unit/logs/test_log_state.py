@@ -20,7 +20,7 @@ RICH = (
     "Map:  10%|█         | 10/100 [00:01<00:09, 10.0 examples/s]\r"
     "Map:  50%|█████     | 50/100 [00:05<00:05, 10.0 examples/s]\r\n"
     + "".join(
-        f"(Worker_TP0 pid=7) \rLoading safetensors checkpoint shards:  50% Completed | {n}/16 [00:0{n}<00:06, 1.3it/s]\n"
+        f"(Worker_TP0 pid=7) \rLoading safetensors checkpoint shards:  50% Completed | {n}/16 [00:0{n}<00:06, 1it/s]\n"
         for n in range(8)
     )
     + logged("Worker_TP0 pid=7", "WorkerProc hit an exception.\n" + PLAIN + PLAIN)
@@ -42,7 +42,7 @@ RICH = (
     '(W pid=4)   File "/env/pynccl.py", line 257 in ncclAllReduce\n'
     "train.py FAILED\nFailures:\n[1]:\n  rank      : 4 (local_rank: 4)\n  exitcode  : -9 (pid: 904)\n====\n"
     "╭───── Traceback (most recent call last) ─────╮\n│ /env/a.py:3 in f │\n│ ❱ 3 boom() │\n╰─────╯\nTypeError: box\n"
-    "ValueError               Traceback (most recent call last)\nFile /n.py:3, in f(x)\n----> 3 boom\nValueError: note\n"
+    "ValueError               Traceback (most recent call last)\nFile /n.py:3, in f(x)\n----> 3 boom\nValueError: n\n"
     "half a line of a bar: Extracting hidden states:   1%|▏  | 32/7043 [00:41<2:29:42,   1.28s/it]"
 ).encode()
 
