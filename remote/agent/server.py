@@ -17,6 +17,7 @@ from remote.agent.jobs import Lane, Wake, as_remote
 from remote.agent.launch import CODE
 from remote.agent.layout import Attempt, State
 from remote.agent.outbox import Gone, Outbox
+from remote.agent.pages import Pages
 from remote.agent.plan import ask_pipeline
 from remote.agent.reading import World, read_attempt
 from remote.agent.runs import Runs
@@ -64,6 +65,8 @@ class Agent:
         self._stops = Lane("stops", self._wake)
         self._questions = Lane("questions", self._wake)
         self._probes = Lane("probes", self._wake)
+        self._browsing = Lane("browsing", self._wake)
+        self._pages = Pages()
         self._tails = Tails()
         self._tails_busy = False
         self._watches = Watches(self._outbox)
@@ -83,6 +86,8 @@ class Agent:
             protocol.TAIL: self._tail,
             protocol.CREDIT: self._credit,
             protocol.UNTAIL: self._untail,
+            protocol.PAGE: self._page,
+            protocol.SEARCH: self._search,
             protocol.PATCHES: self._patches,
             protocol.TELEMETRY: self._turn_telemetry,
             protocol.PING: self._ping,
@@ -151,7 +156,7 @@ class Agent:
 
     def _push(self) -> None:
         """Everything that is due and unasked for."""
-        for lane in (self._changes, self._stops, self._questions, self._probes):
+        for lane in (self._changes, self._stops, self._questions, self._probes, self._browsing):
             lane.collect()
         if boottime() >= self._beat_due:
             self._beat_due = boottime() + protocol.HEARTBEAT
@@ -277,8 +282,19 @@ class Agent:
         self._watches.remove(request.get("run"))
         return {}
 
+    def _page(self, request: Request) -> None:
+        attempt = self._attempt(request)
+        self._later(self._browsing, request, lambda: self._pages.page(attempt, request))
+
+    def _search(self, request: Request) -> None:
+        attempt = self._attempt(request)
+        self._later(self._browsing, request, lambda: self._pages.search(attempt, request))
+
+    def _attempt(self, request: Request) -> Attempt:
+        return self._state.attempt(request.get("run"), request.get("stage"), request.get("attempt"))
+
     def _tail(self, request: Request) -> dict[str, Any]:
-        attempt = self._state.attempt(request.get("run"), request.get("stage"), request.get("attempt"))
+        attempt = self._attempt(request)
         log_id = request.get("log_id")
         tail = Tail(
             name=request.get("tail"),

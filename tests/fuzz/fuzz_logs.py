@@ -24,6 +24,7 @@ import mutations
 
 from console.parse import as_json
 from console.parse_report import WIDTH, cells, report
+from console.sanitise import sanitise
 from remote.logs.findings import Findings
 from remote.logs.reader import LogReader
 
@@ -73,7 +74,7 @@ def check(luck: random.Random, data: bytes) -> Findings:
             raise Broken(f"no line begins at offset {item.offset}, line {item.line}")
     json.loads(json.dumps(as_json("x", found)))
     for line in report("x", found).split("\n"):
-        if cells(line) > WIDTH or not line.replace("\t", "").isprintable():
+        if cells(line) > WIDTH or sanitise(line) != line:
             raise Broken(f"a line of the page does not fit or is not safe: {line!r}")
     return found
 

@@ -1,0 +1,28 @@
+"""The process that searches a log for the agent: the log is its standard input, the question its argument."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from remote.logs import search
+from remote.wire import to_wire
+
+
+def answer(given: dict[str, Any]) -> dict[str, Any]:
+    try:
+        pattern = given["pattern"]
+        find = search.find_errors if pattern is None else search.pattern_finder(pattern, given["ignore_case"])
+    except search.BadPattern as bad:
+        return {"bad": str(bad)}
+    found = search.search(
+        lambda offset, size: os.pread(0, size, offset),
+        given["size"], find, given["start"], given["back"], given["limit"], given["seconds"],
+    )  # fmt: skip
+    return dict(to_wire(found))
+
+
+if __name__ == "__main__":
+    json.dump(answer(json.loads(sys.argv[1])), sys.stdout)
