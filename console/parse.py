@@ -68,7 +68,11 @@ def _pieces(source: io.BufferedIOBase, interruptible: bool) -> Iterator[bytes]:
 
 def exit_status(found: Findings) -> int:
     """FAILED when the log tells of a failure, whether or not its cause was found."""
-    failed = bool(found.tracebacks) or any(death.kind not in _WARNINGS for death in found.fatal)
+    failed = (
+        bool(found.tracebacks)
+        or any(death.kind not in _WARNINGS for death in found.fatal)
+        or not all(stall.ended for stall in found.stalls)
+    )
     return FAILED if failed else CLEAN
 
 

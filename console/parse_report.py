@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from console.parse import exit_status, patches
 from console.sanitise import one_line
 from console.words import amount, duration, many, size
-from remote.logs.findings import Fatal, Findings, Milestone, Progress, Traceback
+from remote.logs.findings import Fatal, Findings, Milestone, Progress, Stall, Traceback
 
 WIDTH = 80
 OUTER_FRAMES, INNER_FRAMES = 2, 10
@@ -53,6 +53,7 @@ def _sections(found: Findings) -> Iterator[tuple[str, list[str]]]:
     yield "ONLY REPORTS OF A FAILURE", _listed(_one(t) for t in reports)
     deaths = [d for i, d in enumerate(found.fatal) if root is not None or i != found.root_cause_fatal]
     yield "DEATHS AND WARNINGS", _listed((line for death in deaths for line in _death(death)), LISTED * 3)
+    yield "STALLS", _listed((line for stall in found.stalls for line in _stall(stall)), LISTED * 3)
     yield "LAST PROGRESS", _listed([_bar(bar) for bar in sorted(found.progress, key=_worker)])
     yield "FIGURES", _listed(_figures(found.milestones))
 
@@ -142,6 +143,14 @@ def _death(death: Fatal) -> Iterator[str]:
         yield from _wrapped(one_line(f"→ {death.remedy}"), "    ", "      ")
 
 
+def _stall(stall: Stall) -> Iterator[str]:
+    who = f"{stall.worker}: " if stall.worker else ""
+    over = " It went on later." if stall.ended else ""
+    yield from _wrapped(one_line(f"{who}{stall.text}{over} · line {stall.line}"), "  ", "    ")
+    if stall.remedy:
+        yield from _wrapped(one_line(f"→ {stall.remedy}"), "    ", "      ")
+
+
 def _worker(bar: Progress) -> str:
     return bar.worker or ""
 
@@ -154,8 +163,11 @@ def _bar(bar: Progress) -> str:
         parts.append(f"{bar.percent} %")
     if bar.rate:
         parts.append(f"{amount(bar.rate)}/s")
-    if bar.eta_s:
-        parts.append(f"{duration(bar.eta_s)} left")
+    left = bar.eta_s if bar.eta_median_s is None else bar.eta_median_s
+    if left:
+        parts.append(f"{duration(left)} left")
+    if bar.phase:
+        parts.append(one_line(bar.phase))
     named = bar.label.strip(" :|") if bar.kind == "generic_tqdm" and bar.label.strip(" :|") else bar.kind
     who = f"{_head(one_line(bar.worker), 20)}  " if bar.worker else ""
     told = _head("  ".join(parts), 44)

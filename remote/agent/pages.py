@@ -27,6 +27,8 @@ KEPT = 8
 PIECE = 1 << 20
 INDEX_SECONDS = 1.0
 """Longest that one request goes on indexing; the next one goes on from there."""
+NUMBERS_SECONDS = 0.1
+"""Longest that a page which does not need the index waits for its line numbers."""
 SEARCH_SECONDS = 2.0
 PATIENCE = 3.0
 """Seconds beyond those, for the process that searches to start and to end; then its pattern is at fault."""
@@ -75,6 +77,7 @@ class Pages:
         rows = [] if place is None else pages.rows_before(log.read, place, before)
         if place is not None and count:
             rows += pages.rows_from(log.read, place, count)
+        log.extend(NUMBERS_SECONDS)
         numbered = _numbered(log, rows)
         return {"log_id": log.log_id, "size": log.size, "indexed": log.index.size, "place": place, "rows": numbered}
 
@@ -123,6 +126,8 @@ class Pages:
         found = _searched(log, given)
         if "bad" in found:
             raise RemoteError("bad_request", str(found["bad"]), "write \\ before a sign that is meant as it is")
+        if found["hits"]:
+            log.extend(INDEX_SECONDS)
         for hit in found["hits"]:
             hit["line"] = log.index.line_at(hit["offset"], log.read)
         return {"log_id": log.log_id, "size": size, "hits": found["hits"], "next": found["next"]}

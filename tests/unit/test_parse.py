@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 
 from console import parse, parse_report
 from console.errors import UserError
-from remote.logs.findings import Fatal, Findings, Frame, Progress, Traceback
+from remote.logs.findings import Fatal, Findings, Frame, Progress, Stall, Traceback
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 CRASH = LOGS / "66_ladder_llama_tp2_blockhash_failure.log"
@@ -220,6 +221,15 @@ def test_what_a_failure_is() -> None:
     assert parse.exit_status(Findings(fatal=(Fatal("hang_warning", "No available block"),))) == parse.CLEAN
     assert parse.exit_status(Findings(fatal=(Fatal("oom_kill", "Killed"),))) == parse.FAILED
     assert parse.exit_status(Findings(tracebacks=(Traceback("E", "", ()),))) == parse.FAILED
+    stall = Stall("no step for 9m", "generic_tqdm", 3, 9, 540.0, 2.0)
+    assert parse.exit_status(Findings(stalls=(stall,))) == parse.FAILED
+    assert parse.exit_status(Findings(stalls=(replace(stall, ended=True),))) == parse.CLEAN
+
+
+def test_a_stall_is_told_with_its_worker_and_remedy() -> None:
+    stall = Stall("No step for 9m.", "generic_tqdm", 3, 9, 540.0, 2.0, worker="W_1", line=7, remedy="Look at the disk.")
+    page = parse_report.report("x", Findings(stalls=(stall,)))
+    assert "STALLS\n  W_1: No step for 9m. · line 7\n    → Look at the disk." in page
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable to root")
