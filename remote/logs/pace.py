@@ -100,5 +100,7 @@ class Pace:
         return self.elapsed - self._moved
 
     def is_stall(self, gap: float) -> bool:
+        if gap < STALL_SECONDS:
+            return False
         usual = self.usual_gap
         return usual is not None and gap >= max(STALL_FACTOR * usual, STALL_SECONDS)

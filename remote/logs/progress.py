@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from remote.logs.clock import Clock
@@ -60,7 +61,8 @@ _SCALE = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 MILESTONE_TOKENS = (
     b" took ",
     b" takes ",
-    b"KV cache",
+    b"KV cache memory: ",
+    b"KV cache size: ",
     b"mem usage=",
     b"KV Cache is allocated",
     b"Deserialized ",
@@ -186,6 +188,11 @@ class ProgressReader:
         return tuple(self._with_pace(key, bar) for key, bar in self._bars.items())
 
     @property
+    def crowded(self) -> bool:
+        """So many bars that another one can push one out."""
+        return len(self._bars) > MAX_BARS // 2
+
+    @property
     def milestones(self) -> tuple[Milestone, ...]:
         return tuple(self._milestones.values())
 
@@ -220,7 +227,15 @@ class ProgressReader:
         bars = {other: self._with_pace(other, each) for other, each in self._bars.items() if other != key}
         return tuple({**bars, key: bar}.values())
 
-    def read_bar(self, worker: str | None, text: str, line: int = 0, offset: int = 0) -> bool:
+    def read_bar(
+        self,
+        worker: str | None,
+        text: str,
+        line: int = 0,
+        offset: int = 0,
+        before: Iterable[tuple[int, int | None, float]] = (),
+    ) -> bool:
+        """`before`: steps, units and seconds that the same bar showed earlier on its line, not at its end."""
         bar = read_bar(text, worker)
         if bar is None:
             return False
@@ -232,7 +247,10 @@ class ProgressReader:
             if pace is None:
                 self._numbered += 1
                 pace = self._paces[key] = Pace(self._numbered)
-            if pace.read(bar.done, bar.total, bar.seconds, line, self._now):
+            moved = False
+            for done, total, seconds in (*before, (bar.done, bar.total, bar.seconds)):
+                moved |= pace.read(done, total, seconds, line, self._now)
+            if moved:
                 self._clock.wait_for(pace.number, offset)
         self._phases.bar(bar, line)
         if len(self._bars) > MAX_BARS:

@@ -29,7 +29,8 @@ from remote.logs.fold import Fold
 from remote.logs.prefixes import Line, Origin, read_line
 from remote.logs.progress import ProgressReader
 from remote.logs.records import Segment, Splitter, any_of, clean
-from remote.logs.skim import READ, Shapes
+from remote.logs.redrawn import Redrawn
+from remote.logs.skim import BAR, READ, Shapes
 from remote.logs.tracebacks import Stream
 from remote.logs.weave import Weaver
 
@@ -37,6 +38,8 @@ MAX_STREAMS = 256
 PIECE_BYTES = 128 * 1024
 IDLE_LINES = 4096
 """A traceback that got no line for so long is not waited for any more."""
+IDLE_MESSAGE_LINES = 256
+"""The same for further lines of its message: they were written together with the first."""
 
 _TRACEBACK_TOKENS = (
     b"Traceback (most recent",
@@ -58,7 +61,8 @@ _TOKENS = (
 _STARTS = ("Traceback (most recent", '  File "', "Exception ignored in", "Exception in thread")
 """What a stream's first line of interest holds."""
 _WANTED = any_of(_TOKENS)
-_SHAPES = Shapes(_TOKENS)
+_SHAPES = Shapes(set(_TOKENS) - set(progress.TOKENS), progress.TOKENS)
+_NOT_PLAIN = re.compile(b"[%c%c]" % (BAR, READ))
 """Shared by all readers: it remembers sentences, not logs."""
 _BAR = any_of(progress.TOKENS)
 _MILESTONE = any_of(progress.MILESTONE_TOKENS)
@@ -87,6 +91,7 @@ class LogReader:
         self._previous = b""
         self._crlf_everywhere = False
         self._finished = False
+        self._redrawn: Redrawn | None = None
         self._version = 0
         self._cached: tuple[object, Findings] | None = None
 
@@ -152,7 +157,8 @@ class LogReader:
         bars = self._progress.bars
         if tail:
             line = read_line(clean(tail))
-            origin = line.origins[-1] if line.origins[-1].label else self._carried
+            carried = self._carried if self._splitter.mid_line else None
+            origin = line.origins[-1] if line.origins[-1].label else carried
             bars = self._progress.with_bar(origin.label if origin else None, line.text)
         return Findings(
             tracebacks=diagnosis.tracebacks,
@@ -169,6 +175,7 @@ class LogReader:
 
     def _block(self, block: bytes) -> None:
         """Whole lines, in pieces that the processor's cache can hold."""
+        self._redrawn = Redrawn(self._progress)
         start = 0
         if self._splitter.mid_line:
             start = block.index(b"\n") + 1
@@ -178,23 +185,39 @@ class LogReader:
             end = end or block.index(b"\n", start + PIECE_BYTES) + 1
             self._piece(block[start:end])
             start = end
+        self._redrawn.settle()
+        self._redrawn = None
 
     def _piece(self, piece: bytes) -> None:
         """Read the lines that can matter and pass over the others."""
         kinds = _SHAPES.kinds(piece)
-        lines = BytesIO(piece).readlines() if self._busy or READ in kinds else []
+        lines = BytesIO(piece).readlines() if self._busy or _NOT_PLAIN.search(kinds) else []
         if not lines:
             self._pass_over(len(kinds), len(piece), piece[piece.rfind(b"\n", 0, -1) + 1 :])
         place = 0
         while place < len(lines):
-            wanted = place if self._busy else kinds.find(READ, place)
-            if wanted != place:
-                passed = lines[place:wanted] if wanted >= 0 else lines[place:]
+            if not self._busy and kinds[place] not in (BAR, READ):
+                found = _NOT_PLAIN.search(kinds, place)
+                passed = lines[place : found.start()] if found else lines[place:]
                 self._pass_over(len(passed), sum(map(len, passed)), passed[-1])
                 place += len(passed)
+                continue
+            line = lines[place]
+            place += 1
+            if kinds[place - 1] == BAR and self._put_off(line[:-1]):
+                self._pass_over(1, len(line), line[line.rfind(b"\r") + 1 :])
             else:
-                self._read(lines[place][:-1])
-                place += 1
+                self._read(line[:-1])
+
+    def _put_off(self, line: bytes) -> bool:
+        """Whether the line is a bar's that can be read later, together with what the bar shows next."""
+        if self._redrawn is None or self._weaver.busy or self._fatal.may_concern(b"") or self._progress.crowded:
+            return False
+        return self._redrawn.put_off(line, self._splitter.lines_read + 1, self._splitter.bytes_passed)
+
+    def _settle_bars(self) -> None:
+        if self._redrawn is not None:
+            self._redrawn.settle()
 
     def _read(self, line: bytes) -> None:
         for segment in self._splitter.line(line):
@@ -247,15 +270,20 @@ class LogReader:
         bar_origin = origin
         if not origin.label and self._carried is not None:
             bar_origin = self._carried
+        if _BAR.search(segment.data):
+            self._settle_bars()
         if _BAR.search(segment.data) and self._bar(bar_origin, line, segment):
             if not line.text.endswith("]"):  # the shell's `Killed` lands right behind a bar
                 self._fatal.read(origin, line.text, segment.line)
             return
         if self._fatal.may_concern(segment.data):
+            self._settle_bars()
             self._fatal.read(origin, line.text, segment.line)
         if _MILESTONE.search(segment.data):
+            self._settle_bars()
             self._progress.read_milestone(origin.label or line.hint, line.text, segment.line)
         if _ATTEMPT.match(line.text):
+            self._settle_bars()
             self._attempts = [*self._attempts[-99:], self._sequence + 1]
             self._progress.restart()
             self._version += 1
@@ -315,7 +343,7 @@ class LogReader:
             interrupted = not other[0] and not other[1] and stream.last_line + 1 < segment.line
             if interrupted or (same_process and other != key):
                 stream.end_message()
-            if segment.line - stream.last_line > IDLE_LINES:
+            if segment.line - stream.last_line > (IDLE_MESSAGE_LINES if stream.in_message else IDLE_LINES):
                 stream.finish()
             if not stream.open:
                 self._open.discard(other)

@@ -66,6 +66,11 @@ class Splitter:
         """Part of the line being written was given out or dropped already."""
         return not self._first or self._dropped > 0
 
+    @property
+    def bytes_passed(self) -> int:
+        """Offset of the line that comes next."""
+        return self._line_offset
+
     def take(self, data: bytes) -> bytes:
         """Take in what follows; the whole lines that it completes, to be given to `line` or `pass_over` in order."""
         self.bytes_read += len(data)

@@ -17,6 +17,7 @@ MAX_SHAPE_BYTES = 2048
 
 PLAIN = ord(".")
 READ = ord("r")
+BAR = ord("b")
 
 _DROPPED = b"0123456789."
 _WOVEN = re.compile(rb" pid=\)(?:\x1b\[[;]*m)* +(?:\x1b\[[;]*m)*\(")
@@ -24,13 +25,12 @@ _WOVEN = re.compile(rb" pid=\)(?:\x1b\[[;]*m)* +(?:\x1b\[[;]*m)*\(")
 
 
 class Shapes(dict[bytes, int]):
-    """From a line without its digits to PLAIN or READ; what is missing is judged on demand."""
+    """From a line without its digits to PLAIN, BAR (nothing but a bar can be on it) or READ."""
 
-    def __init__(self, tokens: Iterable[bytes]) -> None:
+    def __init__(self, tokens: Iterable[bytes], bars: Iterable[bytes]) -> None:
         super().__init__()
-        shapes = sorted({token.translate(None, _DROPPED) for token in tokens}, key=len)
-        least = [one for place, one in enumerate(shapes) if not any(other in one for other in shapes[:place])]
-        self._tokens = tuple(least)
+        self._tokens = _shapes(tokens)
+        self._bars = _shapes(bars)
 
     def __missing__(self, shape: bytes) -> int:
         kind = self._judge(shape)
@@ -41,10 +41,19 @@ class Shapes(dict[bytes, int]):
         return kind
 
     def _judge(self, shape: bytes) -> int:
+        if any(token in shape for token in self._tokens) or _WOVEN.search(shape):
+            return READ
+        if any(token in shape for token in self._bars):
+            return BAR
         # A carriage return inside a line can leave a prefix that the next update needs.
-        wanted = b"\r" in shape.rstrip(b"\r\n") or any(token in shape for token in self._tokens)
-        return READ if wanted or _WOVEN.search(shape) else PLAIN
+        return READ if b"\r" in shape.rstrip(b"\r\n") else PLAIN
 
     def kinds(self, block: bytes) -> bytes:
-        """One byte for each line of a block of whole lines. READ also where a look at the digits would say no."""
+        """One byte for each line of a block of whole lines; PLAIN only where the digits cannot change that."""
         return bytes(map(self.__getitem__, BytesIO(block.translate(None, _DROPPED)).readlines()))
+
+
+def _shapes(tokens: Iterable[bytes]) -> tuple[bytes, ...]:
+    """The literals without their digits; those that hold another one are not needed."""
+    shapes = sorted({token.translate(None, _DROPPED) for token in tokens}, key=len)
+    return tuple(one for place, one in enumerate(shapes) if not any(other in one for other in shapes[:place]))

@@ -240,7 +240,7 @@ class Log:
         number = len(self.injected)
         frames = tuple((file, 1000 * place + number, name) for place, (file, name, _, _) in enumerate(_FRAMES[:2]))
         self.injected.append(Injected("cut off", None, "", frames, (WORKERS[0],), 1, truncated=True))
-        return _lines(_PREFIX[WORKERS[0]], _printed(number, "", "")[:6] + ['  File "/srv/env/vl'])[:-1]
+        return _lines(_PREFIX[WORKERS[0]], [*_printed(number, "", "")[:6], '  File "/srv/env/vl'])[:-1]
 
 
 def _printed(number: int, kind: str, message: str) -> list[str]:
