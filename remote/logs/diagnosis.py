@@ -29,6 +29,7 @@ _WRAPPER_MESSAGES = re.compile(
     r"|EngineCore encountered an issue|DataLoader worker \(pid\(s\)? .{1,80}\) exited unexpectedly"
 )
 _QUOTED = re.compile(r"Worker failed with error '(?P<message>.*)', please check the stack trace", re.DOTALL)
+_KILLED_CHILD = re.compile(r"died with <Signals\.|non-zero exit status 13[2-9]")
 _AFTERMATH = frozenset(
     {"KeyboardInterrupt", "SystemExit", "BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError", "EOFError"}
 )
@@ -44,6 +45,11 @@ _ROOT_FATALS = (
     "bus_error",
     "ray_worker_died",
     "cpp_terminate",
+    "stack_overflow",
+    "illegal_instruction",
+    "floating_point_exception",
+    "abort",
+    "time_limit",
     "silent_data_loss",
 )
 """Deaths that can be a root cause, the most telling first."""
@@ -93,6 +99,8 @@ def _name(error: Error) -> str:
 
 
 def _is_wrapper(error: Error) -> bool:
+    if _name(error) == "CalledProcessError":
+        return bool(_KILLED_CHILD.search(error.message))
     return _name(error) in _WRAPPER_TYPES or bool(_WRAPPER_MESSAGES.match(error.message))
 
 

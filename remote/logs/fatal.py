@@ -5,119 +5,39 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
+from remote.logs.deaths import (
+    ASSERT,
+    CONCERNS,
+    GPU,
+    LAST,
+    LOSS,
+    NCCL,
+    ORDER,
+    RULES,
+    SIGNALS,
+    TABLE,
+    TOKENS,
+    Rule,
+    read_end,
+    signal_of,
+)
 from remote.logs.findings import Fatal
 from remote.logs.prefixes import Origin
-from remote.logs.records import any_of
+
+__all__ = ["TOKENS", "FatalReader"]
 
 MAX_FATAL = 200
-TOKENS = (
-    b"Killed",
-    b"SIGKILL",
-    b"oom-kill",
-    b"exitcode",
-    b"Segmentation fault",
-    b"Segfault",
-    b"SIGSEGV",
-    b"Bus error",
-    b"terminate called",
-    b"DataLoader worker",
-    b"Assertion `",
-    b"FAILED",
-    b"rank      :",
-    b"Root Cause",
-    b"=====",
-    b"memory broadcast block",
-    b"Watchdog caught",
-    b"memory pressure",
-    b"worker died",
-    b"died",
-    b"Main process exited",
-    b'"rc": ',
-    b"Xid",
-    b"most recent call first",
-    b"Current thread",
-    b"[0x",
-    b"req_",
-    b"Done in",
-    b"Captured states for",
-)
-
-_CONCERNS = any_of(TOKENS)
-
-_MEMORY = "The host ran out of memory, or a memory limit was hit: fewer loader threads or processes, more RAM, or swap."
-_SEGV = "A crash in native code: look at the innermost frame, and suspect versions that do not fit together."
-_SHM = "Shared memory is too small or stale: a larger --shm-size, or remove the nccl-* and psm_* segments in /dev/shm."
-_NCCL = "A collective waited for a rank that never joined: find that rank's own first error."
-_GPU = "A hardware fault, not a code error: drain the node, reset the GPU, name the host and the PCI address."
-_ASSERT = "An index left its range on the GPU; the stack shown may be wrong: run again with CUDA_LAUNCH_BLOCKING=1."
-_HANG = "A process is hanging or busy for long: look for a worker whose error was never reported."
-_LOSS = "Far fewer samples than planned were written: compare the counts, and batch no more than the engine's slots."
-_ORDER = "Request ids sorted as text put req_0_10 before req_0_2: results can land on the wrong sample."
-
-
-class _Rule(NamedTuple):
-    """Named groups of the pattern (pid, code, count, worker, rank) go into the finding."""
-
-    kind: str
-    pattern: re.Pattern[str]
-    signal: int | None = None
-    code: int | None = None
-    remedy: str = ""
-
-
-_SHELL = r"(?:.{0,200}\bline \d+: +(?P<pid>\d+) )?"
-_RULES = tuple(
-    _Rule(kind, re.compile(pattern), *rest)
-    for kind, pattern, *rest in (
-        ("oom_kill", r"(?:^|.{0,200}\bline \d+: +(?P<pid>\d+) |.{0,600}\])Killed(?:$| )", 9, 137, _MEMORY),
-        ("oom_kill", r".{0,200}Out of memory: Killed process (?P<pid>\d+)", 9, 137, _MEMORY),
-        ("oom_kill", r".{0,200}[Dd]etected \d+ oom.kill event", 9, 137, _MEMORY),
-        ("segfault", r"Fatal Python error: Segmentation fault|!+ Segfault|\*\*\* SIGSEGV", 11, None, _SEGV),
-        ("segfault", _SHELL + r"Segmentation fault", 11, 139, _SEGV),
-        ("bus_error", r"Fatal Python error: Bus error", 7, None, _SHM),
-        ("bus_error", _SHELL + r"Bus error", 7, 135, _SHM),
-        ("cpp_terminate", r"terminate called after throwing"),
-        ("dataloader_worker_died", r".{0,200}DataLoader worker \(pid\(s\) (?P<pid>\d+)", None, None, _MEMORY),
-        (
-            "dataloader_worker_died",
-            r".{0,200}DataLoader worker \(pid (?P<pid>\d+)\) is killed by signal: (?!Term)",
-            None,
-            None,
-            _SHM,
-        ),
-        ("device_side_assert", r".{0,300}\.cuh?:\d+: .{0,300}Assertion `", None, None, _ASSERT),
-        ("hang_warning", r"No available shared memory broadcast block", None, None, _HANG),
-        (
-            "nccl_timeout",
-            r"(?:.{0,160}\[Rank (?P<rank>\d+)\] )?Watchdog caught collective operation timeout",
-            None,
-            None,
-            _NCCL,
-        ),
-        (
-            "ray_oom",
-            r".{0,200}?(?P<count>\d+) Workers \(tasks / actors\) killed due to memory pressure",
-            None,
-            None,
-            _MEMORY,
-        ),
-        ("ray_worker_died", r"A worker died or was killed while executing a task"),
-        ("worker_died", r"Worker proc (?P<worker>\S+) died unexpectedly"),
-        ("worker_died", r"Worker (?P<worker>\S+) pid (?P<pid>\d+) died, exit code: (?P<code>-?\d+)"),
-        ("service_exit", r"\S+\.service: Main process exited, code=\w+, status=(?P<code>\d+)"),
-        ("step_exit", r'.{0,200}"(?:step|stage|phase)": "[^"]{1,80}", "rc": (?P<code>-?[1-9]\d*)'),
-        ("xid", r".{0,80}NVRM: Xid \(PCI:[0-9a-fA-F:.]+\): \d+(?:, pid='?(?P<pid>\d+))?", None, None, _GPU),
-        ("native_stack", r"/\S{1,300}\.so[\d.]*\([^)]{0,300}\+0x[0-9a-f]+\) \[0x[0-9a-f]+\]"),
-    )
-)
-_LAST = ("native_stack", "lexicographic_order", "service_exit", "step_exit")
-"""Kinds that describe rather than explain: listed after the others."""
-
-_SIGNALS = {9: ("oom_kill", _MEMORY), 11: ("segfault", _SEGV), 7: ("bus_error", _SHM)}
 _TABLE = re.compile(r"(?P<script>\S+) FAILED$")
 _TABLE_FIELD = re.compile(r"  (?P<name>rank|exitcode) +: (?P<value>-?\d+)(?:.*\(pid: (?P<pid>\d+)\))?")
+_WHAT = re.compile(r" *what\(\): +(?P<message>.+)")
+_WHAT_REMEDIES = (
+    (re.compile(r"uncorrectable ECC|fallen off the bus"), GPU),
+    (re.compile(r"NCCL|Watchdog|Heartbeat"), NCCL),
+    (re.compile(r"device-side assert|illegal memory access"), ASSERT),
+)
+_COMPLETED = re.compile(r".{0,200}\bRank (?P<rank>\d+)\].{0,300}last completed NCCL work: (?P<work>-?\d+)")
+_DUMPS = ("segfault", "bus_error", "abort", "stack_overflow", "illegal_instruction", "floating_point_exception")
 _FAULT_FRAME = re.compile(r'  File "(?P<file>[^"]{1,400})", line (?P<line>\d+) in (?P<function>.+)$')
 _REQUESTS = re.compile(r"\breq_(\d+)_(\d+)\b")
 _EXTRACTED = re.compile(r"(?:\[\w+\] )?(?:Done in|Saved \d+|Captured states for \d+)")
@@ -132,28 +52,38 @@ class FatalReader:
         self._found: list[Fatal] = []
         self._table: _Table | None = None
         self._fault: str | None = None
+        """Kind of the death whose dump is being printed."""
+        self._dumped = ""
+        """That death's text before a frame was named."""
+        self._named = False
+        self._completed: dict[int, int] = {}
+        """By rank, the last collective that it completed."""
         self.deaths = 0
         """Counts what was read of deaths; a hang warning is none."""
         self.version = 0
 
     @property
     def found(self) -> tuple[Fatal, ...]:
-        return tuple(sorted(self._found, key=lambda item: item.kind in _LAST))
+        return tuple(sorted(self._found, key=lambda item: item.kind in LAST))
 
     def may_concern(self, data: bytes) -> bool:
         """A cheap look at the raw line: `read` has nothing to do where this answers False."""
-        return self._fault is not None or self._table is not None or _CONCERNS.search(data) is not None
+        return self._fault is not None or self._table is not None or CONCERNS.search(data) is not None
 
     def read(self, origin: Origin, text: str, line: int) -> None:
-        for rule in _RULES:
+        for rule in RULES:
             if match := rule.pattern.match(text):
                 self._rule(rule, match, origin, text, line)
                 break
+        else:
+            self._read_end(text, line)
+            self._read_what(text)
+            self._read_completed(text)
         self._read_table(text, line)
         self._read_fault(text)
         self._read_loss(text, line)
 
-    def _rule(self, rule: _Rule, match: re.Match[str], origin: Origin, text: str, line: int) -> None:
+    def _rule(self, rule: Rule, match: re.Match[str], origin: Origin, text: str, line: int) -> None:
         named = match.groupdict()
         number = {name: int(value) for name, value in named.items() if value and name != "worker"}
         rank = number.get("rank", origin.rank if rule.kind == "nccl_timeout" else None)
@@ -171,8 +101,8 @@ class FatalReader:
                 ranks=() if rank is None else (rank,),
             )
         )
-        if rule.kind in ("segfault", "bus_error"):
-            self._fault = rule.kind
+        if rule.kind in _DUMPS:
+            self._fault, self._dumped, self._named = rule.kind, "", False
 
     def _add(self, new: Fatal) -> None:
         self.version += 1
@@ -209,7 +139,7 @@ class FatalReader:
                     f"{table.script} failed",
                     None,
                     table.exit_code,
-                    "",
+                    TABLE,
                     table.line,
                     ranks=tuple(sorted(table.ranks)),
                     root_rank=table.root_rank,
@@ -225,27 +155,68 @@ class FatalReader:
                 return
             if table.at_root:
                 table.exit_code = value
-            kind, remedy = {-9: ("oom_kill", _MEMORY), -11: ("segfault", _SEGV), -7: ("bus_error", _SHM)}.get(
-                value, ("", "")
-            )
-            if kind:
+            number = signal_of(value) if value < 0 else None
+            if number is not None and not (number == 6 and self._explains_abort()):
+                told = f"rank{table.rank} of {table.script} ended with exit code {value}"
                 worker, pid = f"rank{table.rank}", int(field["pid"]) if field["pid"] else None
-                told = f"{worker} of {table.script} ended with exit code {value}"
-                self._add(Fatal(kind, told, -value, value, remedy, line, worker=worker, pid=pid))
+                kind, remedy = SIGNALS[number]
+                self._add(Fatal(kind, told, number, value, remedy, line, worker=worker, pid=pid))
 
-    def _read_fault(self, text: str) -> None:
-        """The innermost frame of a faulthandler dump, which prints it first."""
-        if self._fault is None or "line" not in text:
+    def _explains_abort(self) -> bool:
+        """Whether the log already told why a process aborted itself."""
+        return any(item.kind in ("cpp_terminate", "nccl_timeout") for item in self._found)
+
+    def _read_end(self, text: str, line: int) -> None:
+        """Another process's end, as the process that waited for it tells it."""
+        end = read_end(text)
+        if end is None or (end.signal == 6 and self._explains_abort()):
             return
-        frame = _FAULT_FRAME.match(text)
-        if not frame:
+        kind, remedy = SIGNALS[end.signal]
+        told = text.strip()[:500]
+        self._add(Fatal(kind, told, end.signal, end.code, remedy, line, worker=end.worker, pid=end.pid))
+
+    def _read_what(self, text: str) -> None:
+        """What a C++ exception that nobody caught says."""
+        what = _WHAT.match(text)
+        for place, item in enumerate(self._found) if what else ():
+            if what and item.kind == "cpp_terminate" and "what():" not in item.text:
+                remedy = next((told for pattern, told in _WHAT_REMEDIES if pattern.search(text)), item.remedy)
+                self._found[place] = replace(item, text=f"{item.text}, {text.strip()[:400]}", remedy=remedy)
+                self.version += 1
+
+    def _read_completed(self, text: str) -> None:
+        """The rank that is furthest behind is the one that the others waited for."""
+        match = _COMPLETED.match(text)
+        if not match or len(self._completed) >= MAX_FATAL:
+            return
+        self._completed[int(match["rank"])] = int(match["work"])
+        least = min(self._completed.values())
+        behind = sorted(rank for rank, work in self._completed.items() if work == least)
+        if len(behind) == len(self._completed):
             return
         for place, item in enumerate(self._found):
-            if item.kind == self._fault:
-                where = f"{frame['function']} ({frame['file']}:{frame['line']})"
-                self._found[place] = replace(item, text=f"{item.text} in {where}")
+            if item.kind == "nccl_timeout":
+                told = f"{NCCL} Furthest behind is rank {', '.join(map(str, behind))}, which completed {least}."
+                self._found[place] = replace(item, remedy=told)
                 self.version += 1
-        self._fault = None
+
+    def _read_fault(self, text: str) -> None:
+        """The innermost frame of a faulthandler dump, which prints it first; the thread that died may come last."""
+        if self._fault is None:
+            return
+        if text.startswith("Extension modules:"):
+            self._fault = None
+        elif text.startswith(("Thread 0x", "Current thread 0x")):
+            self._named = text.startswith("Thread 0x") and self._named
+        elif not self._named and (frame := _FAULT_FRAME.match(text)):
+            self._named = True
+            place = next((place for place, item in enumerate(self._found) if item.kind == self._fault), None)
+            if place is not None:
+                item = self._found[place]
+                self._dumped = self._dumped or item.text
+                where = f"{frame['function']} ({frame['file']}:{frame['line']})"
+                self._found[place] = replace(item, text=f"{self._dumped} in {where}")
+                self.version += 1
 
     def _read_loss(self, text: str, line: int) -> None:
         if _EXTRACTED.match(text):
@@ -254,12 +225,12 @@ class FatalReader:
                 done, total = extraction
                 if not any(item.kind == "silent_data_loss" for item in self._found):
                     self._add(
-                        Fatal("silent_data_loss", f"Finished after {done} of {total} samples", remedy=_LOSS, line=line)
+                        Fatal("silent_data_loss", f"Finished after {done} of {total} samples", remedy=LOSS, line=line)
                     )
         if text.count("req_") > 2 and not any(item.kind == "lexicographic_order" for item in self._found):
             ids = [(int(batch), int(item)) for batch, item in _REQUESTS.findall(text)]
             if ids != sorted(ids) and ids == sorted(ids, key=lambda pair: (str(pair[0]), str(pair[1]))):
-                self._add(Fatal("lexicographic_order", text.strip()[:500], remedy=_ORDER, line=line))
+                self._add(Fatal("lexicographic_order", text.strip()[:500], remedy=ORDER, line=line))
 
 
 class _Table:
