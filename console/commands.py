@@ -34,6 +34,8 @@ StageArgument = Annotated[str | None, typer.Argument(help="Default: the one that
 AttemptOption = Annotated[int | None, typer.Option("--attempt", help="Default: the latest.", show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 DetachOption = Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")]
+AROUND = 20
+"""Lines shown before and behind the one asked for."""
 
 
 @app.callback()
@@ -150,14 +152,32 @@ def logs(
     raw: Annotated[
         bool, typer.Option("--raw", help="The log's own bytes, for a file: not safe on a terminal.")
     ] = False,
+    around: Annotated[int | None, typer.Option(min=1, help="Only what stands around this line.")] = None,
+    at: Annotated[int | None, typer.Option(min=0, help="Only what stands around this byte offset.")] = None,
+    at_time: Annotated[
+        str | None, typer.Option("--time", help="Only what stands around this time, as the log prints it.")
+    ] = None,
+    search: Annotated[str | None, typer.Option(help="Only lines that match this regular expression.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a stage's log."""
+    """Print a stage's log, or only some lines of it: those are looked up on the host."""
+    places = {"line": around, "offset": at, "time": at_time}
+    asked: dict[str, Any] = {key: value for key, value in places.items() if value is not None}
+    if len(asked) + (search is not None) + (follow or raw) > 1:
+        raise UserError(
+            "A log is shown in one way at a time.", "Give one of --around, --at, --time, --search, -f, --raw."
+        )
     with headless.connected(open_project(project, host)) as connection:
         view = connection.run(run)
         chosen = headless.choose_stage(view, stage)
-        number = attempt or (chosen.latest.number if chosen.latest else 0)
-        for data in reports.log_output(connection.log_bytes(view.run, chosen.name, number, follow), raw, as_json):
+        where = (view.run, chosen.name, attempt or (chosen.latest.number if chosen.latest else 0))
+        if asked or search is not None:
+            around_it = {**asked, "before": AROUND, "rows": AROUND + 1}
+            rows = connection.log_page(*where, around_it) if search is None else connection.log_hits(*where, search)
+            for line in reports.log_rows(rows, as_json):
+                typer.echo(line)
+            return
+        for data in reports.log_output(connection.log_bytes(*where, follow), raw, as_json):
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
 

@@ -6,7 +6,7 @@ import base64
 import queue
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -125,6 +125,23 @@ class Connection:
                 yield base64.b64decode(frame["data"])
             elif frame["ev"] == protocol.END:
                 return
+
+    def log_page(self, run: str, stage: str, attempt: int, asked: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+        """Rows of the attempt's log around one place, as PAGE takes and gives them; waits while the host indexes on."""
+        while True:
+            page = self.request(protocol.PAGE, run=run, stage=stage, attempt=attempt, **asked)
+            if page["place"] is not None:
+                rows: list[dict[str, Any]] = page["rows"]
+                return rows
+
+    def log_hits(self, run: str, stage: str, attempt: int, pattern: str) -> Iterable[dict[str, Any]]:
+        """Every line of the attempt's log that matches, from its start on, as SEARCH has them."""
+        offset: int | None = 0
+        while offset is not None:
+            params = {"run": run, "stage": stage, "attempt": attempt, "pattern": pattern, "offset": offset}
+            found = self.request(protocol.SEARCH, **params)
+            yield from found["hits"]
+            offset = found["next"]
 
     def _next_push(self, timeout: float | None) -> dict[str, Any]:
         frame = self._pushes.get(timeout=timeout)

@@ -193,6 +193,16 @@ def log_output(chunks: Iterable[bytes], raw: bool, as_json: bool) -> Iterator[by
         yield _log_line(rest, offset, as_json)
 
 
+def log_rows(rows: Iterable[Mapping[str, Any]], as_json: bool) -> Iterator[str]:
+    """Rows or hits of a log, each with its line number, or `@OFFSET` while the host has not counted so far."""
+    for row in rows:
+        if as_json:
+            yield json.dumps({key: row[key] for key in ("line", "offset", "text")})
+        else:
+            place = f"@{row['offset']}" if row["line"] is None else str(row["line"])
+            yield f"{place:>8}  {sanitise(row['text'])}"
+
+
 def _log_line(line: bytes, offset: int, as_json: bool) -> bytes:
     text = line.rstrip(b"\r").decode("utf-8", "replace")
     shown = json.dumps({"offset": offset, "text": text}) if as_json else sanitise(text)
