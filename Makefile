@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup demo test bench fuzz-logs lint clean
+.PHONY: setup demo test bench bench-logs fuzz-logs lint clean
 
 setup: .venv/console.made
 
@@ -34,6 +34,11 @@ test: lint
 
 bench: .venv/tests.made
 	$(BIN)/python -m pytest tests/bench -s -p no:cacheprovider
+
+# A log of 1 GB is made in a temporary folder; MB=100 for a smaller one.
+MB ?= 1000
+bench-logs: .venv/tests.made
+	$(BIN)/python tests/bench/logs/bench_logs.py --mb $(MB)
 
 SECONDS ?= 600
 fuzz-logs: .venv/tests.made

@@ -104,7 +104,7 @@ class Redrawn:
             or b" " + total + b"/" + total + b" [" in line  # the end of a bar is a step of its own
         ):
             return False
-        key = prefix + named if carried else named
+        key = prefix + b"\r" + named if carried else named
         if self._moving.get(label, key) != key or (key not in self._bars and len(self._bars) >= MAX_BARS):
             self.settle()
         put = Put(line[start:], updates, number, offset)

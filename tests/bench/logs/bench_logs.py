@@ -1,0 +1,139 @@
+"""The log reader beside grep, ripgrep and lnav on one generated log: `make bench-logs`, ratios taken within one run.
+
+Checks on the way that every injected traceback is found once, with its exact frames and workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[3]), str(Path(__file__).parents[2])]
+
+from bench.logs.generate import Injected, Log  # noqa: E402
+
+from remote.logs.findings import Findings  # noqa: E402
+from remote.logs.reader import LogReader  # noqa: E402
+
+READ_BYTES = 4 << 20
+LIVE_LINES = 20_000
+LIVE_SECONDS = 10
+
+
+def read(path: str) -> Findings:
+    reader = LogReader()
+    with Path(path).open("rb", buffering=0) as log:
+        while data := log.read(READ_BYTES):
+            reader.feed(data)
+    return reader.finish()
+
+
+def child(path: str) -> None:
+    """Runs in a process of its own; tells its seconds and how far its memory rose while it read."""
+    LogReader().feed(b"")
+    idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began, cpu = time.perf_counter(), time.process_time()
+    read(path)
+    taken = time.perf_counter() - began, time.process_time() - cpu
+    print(*taken, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle) / 1024)
+
+
+def faults(found: Findings, injected: list[Injected]) -> list[str]:
+    """What was not found exactly once, and what was found but not injected."""
+    by_identity: dict[object, list[int]] = {}
+    for place, item in enumerate(found.tracebacks):
+        frames = tuple((frame.file, frame.line, frame.function) for frame in item.frames)
+        by_identity.setdefault((item.exception_type, item.message, frames), []).append(place)
+    told = []
+    for error in injected:
+        places = by_identity.pop((error.exception_type, error.message, error.frames), [])
+        if len(places) != 1:
+            told.append(f"{error.way}: found {len(places)} times: {error}")
+            continue
+        item = found.tracebacks[places[0]]
+        if (item.workers, item.printed, item.truncated) != (error.workers, error.printed, error.truncated):
+            told.append(f"{error.way}: found as {item.workers} printed {item.printed} times: {error}")
+    return told + [f"not injected: {identity}" for identity in by_identity]
+
+
+def wall(command: list[str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, stdin=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+def live(path: str) -> tuple[float, int]:
+    """Share of a core that LIVE_LINES lines a second take, ten times a second as they come; lines a line feed ends."""
+    with Path(path).open("rb") as log:
+        lines = [line for _, line in zip(range(LIVE_LINES * LIVE_SECONDS), log, strict=False)]
+    reader, step = LogReader(), LIVE_LINES // 10
+    began = time.process_time()
+    for start in range(0, len(lines), step):
+        reader.feed(b"".join(lines[start : start + step]))
+        reader.findings()
+    return (time.process_time() - began) / (len(lines) / LIVE_LINES), len(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mb", type=int, default=1000, help="size of the log in millions of bytes (default 1000)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(options.child)
+        return 0
+    with tempfile.TemporaryDirectory(prefix="eyas-bench-") as folder:
+        return bench(Path(folder) / "bench.log", options.mb * 1_000_000, options.rounds)
+
+
+def bench(path: Path, size: int, rounds: int) -> int:
+    log = Log(size)
+    with path.open("wb") as out:
+        for piece in log.pieces():
+            out.write(piece)
+    printed = sum(error.printed for error in log.injected)
+    found = read(str(path))
+    print(f"log: {found.bytes_read:,} bytes, {found.lines_read:,} lines, {log.updates:,} updates of bars")
+    print(f"injected: {len(log.injected)} errors in {printed:,} tracebacks by up to 8 workers at once")
+    wrong = faults(found, log.injected)
+    print("found: each error once, frames and workers exact" if not wrong else "\n".join(["WRONG", *wrong[:20]]))
+
+    reads: list[list[float]] = []
+
+    def eyas() -> float:
+        command = [sys.executable, __file__, "--child", str(path)]
+        reads.append([float(word) for word in subprocess.check_output(command, text=True).split()])
+        return reads[-1][0]
+
+    tools: dict[str, Callable[[], float]] = {"grep -c": lambda: wall(["grep", "-c", "Traceback", str(path)])}
+    if shutil.which("rg"):
+        tools["rg -c"] = lambda: wall(["rg", "-c", "Traceback", str(path)])
+    tools["Eyas, all findings"] = eyas
+    taken: dict[str, list[float]] = {name: [] for name in tools}
+    for _ in range(rounds):
+        for name, run in tools.items():
+            taken[name].append(run())
+    if shutil.which("lnav"):
+        taken["lnav -n"] = [wall(["lnav", "-n", "-c", ":filter-in Traceback", str(path)])]
+    base = statistics.median(taken["grep -c"])
+    for name, seconds in taken.items():
+        middle = statistics.median(seconds)
+        print(f"{name:20s} {middle:8.2f} s  {middle / base:6.2f} x grep  ({min(seconds):.2f} to {max(seconds):.2f} s)")
+    memory = max(one[2] for one in reads)
+    print(f"memory above idle: {memory:.1f} MiB; processor time {statistics.median(one[1] for one in reads):.2f} s")
+    share, lines = live(str(path))
+    print(f"live: {LIVE_LINES:,} lines a second take {share * 100:.1f} % of a core ({lines:,} lines)")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
