@@ -91,6 +91,7 @@ def _finding(error: Error, index: dict[int, int], wrapper: bool, about: int | No
         line=first.line,
         offset=first.offset,
         printed=error.printed,
+        processes=error.processes,
     )
 
 

@@ -44,6 +44,8 @@ class Traceback:
     """Byte offset of the header line in the log."""
     printed: int = 1
     """How many times the log has it, over all workers."""
+    processes: int = 1
+    """How many processes printed it: the workers, and those that Ray only counted ("repeated 7x across cluster")."""
 
     @property
     def innermost(self) -> Frame | None:

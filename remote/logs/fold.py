@@ -26,6 +26,8 @@ class Error:
     frames: tuple[Frame, ...]
     number: int = 0
     printed: int = 0
+    left_out: int = 0
+    """Printings by other processes that Ray only counted."""
     last_sequence: int = 0
     origins: list[tuple[int, Origin, str | None]] = field(default_factory=list)
 
@@ -33,13 +35,19 @@ class Error:
         if raw.sequence < self.first.sequence:
             self.first = raw
         self.last_sequence = max(self.last_sequence, raw.sequence)
-        self.printed += not raw.note
+        self.printed += 0 if raw.note else raw.stands_for
+        self.left_out += raw.stands_for - 1
         if all(origin.key != raw.origin.key or worker != raw.worker for _, origin, worker in self.origins):
             self.origins.append((raw.sequence, raw.origin, raw.worker))
 
     @property
     def message(self) -> str:
         return "\n".join(self.first.message)
+
+    @property
+    def processes(self) -> int:
+        """How many processes printed it, those without a name as one."""
+        return len(self.workers or ("",)) + self.left_out
 
     @property
     def workers(self) -> tuple[str, ...]:
@@ -96,6 +104,9 @@ class Fold:
             if len(self.errors) > MAX_ERRORS:
                 self._give_up(self.errors.pop(MAX_ERRORS // 2))
         error.add(raw)
+        again = self._of.get(raw.raised_again.sequence) if raw.raised_again else None
+        if again is not None:
+            again.cause, again.first.chain_kind = error, "remote"
         self._of[raw.sequence] = error
         if len(self._of) > 4 * MAX_ERRORS:  # only the latest can still be chained to
             for sequence in list(self._of)[: 2 * MAX_ERRORS]:

@@ -12,6 +12,8 @@ NOTEBOOK_HEADER = re.compile(r"(?P<type>[A-Za-z_][\w.]*) {2,}Traceback \(most re
 
 FRAME = re.compile(r'\s+File "(?P<file>.+?)", line (?P<line>\d+), in (?P<function>.+)$')
 SYNTAX_PLACE = re.compile(r'\s+File "(?P<file>.+?)", line (?P<line>\d+)$')
+RAY_HEADER = re.compile(r"ray::[\w.<>]{1,200}\(\) \(pid=\d+, ip=.*\)$")
+"""Ray writes this in place of a header, where a worker's exception is raised again in the process that asked."""
 REPEATED = re.compile(r"\s*\[Previous line repeated (\d+) more times?\]$")
 MARKS = re.compile(r"\s*[~^]+[~^ ]*$")
 

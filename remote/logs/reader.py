@@ -48,6 +48,7 @@ _TRACEBACK_TOKENS = (
     b"Exception ignored in",
     b" the above exception",
     b"The above exception",
+    b"ray::",
 )
 _TOKENS = (
     *_TRACEBACK_TOKENS,
@@ -72,6 +73,10 @@ _ATTEMPT = re.compile(
 )
 _SAVED_METHODS = frozenset({"add", "_next", "_fit", "_extraction"})
 """The methods that parts of the reader hand to one another."""
+
+
+_LEFT_OUT = re.compile(r" ?\[repeated (\d+)x across cluster\](?: \(Ray deduplicates logs .*\))?$")
+"""Ray prints one line for many processes' same lines."""
 
 
 class LogReader:
@@ -325,8 +330,9 @@ class LogReader:
             if not line.source and line.text:
                 self._crlf_everywhere = True
             goes_on = bool(line.source) and not self._crlf_everywhere
+        text, stream.stands_for = _whole(line.text)
         was_in_message = stream.in_message
-        stream.read(origin, line.hint, line.level, line.text, segment.line, segment.offset, goes_on)
+        stream.read(origin, line.hint, line.level, text, segment.line, segment.offset, goes_on)
         if was_in_message or stream.in_message:
             self._version += 1
         if stream.open:
@@ -378,6 +384,12 @@ class LogReader:
             stream.read(origin, line.hint, line.level, line.text, segment.line, segment.offset, False)
         for stream in streams.values():
             stream.finish()
+
+
+def _whole(text: str) -> tuple[str, int]:
+    """The text without Ray's count, and how many lines it stands for."""
+    left_out = _LEFT_OUT.search(text) if " across cluster]" in text else None
+    return (text[: left_out.start()], int(left_out[1])) if left_out else (text, 1)
 
 
 def _saved_classes() -> dict[str, type]:

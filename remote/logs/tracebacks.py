@@ -53,6 +53,10 @@ class Raw:
     """Printed again as a note of the exception before it (PEP 678), not a second failure."""
     group: int | None = None
     """Exceptions of one group share this number."""
+    raised_again: Raw | None = None
+    """The exception that Ray raised for this one in another process, and printed before it."""
+    stands_for: int = 1
+    """Printings that this one stands for, where Ray left the others out."""
 
 
 class Stream:
@@ -72,6 +76,7 @@ class Stream:
         self._record_goes_on = False
         self._goes_on_now = False
         self.last_line = 0
+        self.stands_for = 1
         self._script: list[str] = []
         self._before: list[str] = []
 
@@ -116,7 +121,20 @@ class Stream:
         if self._group is not None or "+ Exception Group" in text:
             text = self._without_border(text)
         header = self._header(text)
-        if header:
+        if self._begins_remote_frames(text):
+            again = self._raw
+            self._open(origin, hint, level, PlainBody(), "", line, offset)
+            assert self._raw is not None
+            self._raw.raised_again, self._raw.note = again, False
+            self._frames(text)
+        elif text.startswith("ray::") and layouts.RAY_HEADER.match(text):
+            again = self._last.raised_again if self._last and self._chain else None
+            self._open(origin, hint, level, PlainBody(), "", line, offset)
+            assert self._raw is not None
+            self._raw.raised_again = again
+        elif header:
+            if self._chain and self._last and self._last.raised_again:
+                self._last = self._last.raised_again
             before, body, group = header
             self._open(origin, hint, level, body, before, line, offset)
             if group and self._raw is not None:
@@ -159,6 +177,13 @@ class Stream:
             return "", NotebookBody(match["type"]), False
         return None
 
+    def _begins_remote_frames(self, text: str) -> bool:
+        """Ray's exception is followed by the worker's own frames, without a header."""
+        raw = self._raw
+        if self._state != "message" or raw is None or not text.startswith('  File "'):
+            return False
+        return len(raw.message) == 1 and bool(layouts.RAY_HEADER.match(raw.message[0]))
+
     def _open(
         self, origin: Origin, hint: str | None, level: str, body: Body, before: str, line: int, offset: int
     ) -> None:
@@ -173,6 +198,7 @@ class Stream:
             secondary=self._secondary or level in ("DEBUG", "INFO", "WARNING"),
             note=in_message and self._record_goes_on and not self._chain and not before,
             group=self._group,
+            stands_for=self.stands_for,
         )  # fmt: skip
         self._raw, self._state, self._chain, self._stray, self._secondary = raw, "frames", None, 0, False
         self._before, self._script = self._script, []

@@ -1,0 +1,79 @@
+"""Ray raises a worker's exception again in the driver, and prints one line for many processes."""
+
+from __future__ import annotations
+
+import pytest
+from log_tools import PLAIN, read
+
+DRIVER = """Traceback (most recent call last):
+  File "/srv/driver.py", line 4, in main
+    ray.get(refs)
+ray.exceptions.RayTaskError(ValueError): ray::Worker.run() (pid=270291, ip=192.0.2.17, actor_id=ab, repr=<Worker()>)
+"""
+BODY = """  File "/srv/worker.py", line 9, in run
+    self.step()
+  File "/srv/worker.py", line 19, in step
+    raise ValueError('bad')
+ValueError: bad
+"""
+DIRECT = "\nThe above exception was the direct cause of the following exception:\n\n"
+
+
+def prefixed(text: str, pid: int, suffix: str = "") -> str:
+    return "".join(f"(RayWorkerWrapper pid={pid}, ip=192.0.2.{pid}) {line}{suffix}\n" for line in text.splitlines())
+
+
+def test_the_workers_own_exception_is_the_cause_of_rays() -> None:
+    found = read(DRIVER + BODY)
+    driver, worker = found.tracebacks
+    assert driver.exception_type == "ray.exceptions.RayTaskError(ValueError)"
+    assert driver.message.startswith("ray::Worker.run() (pid=270291") and "\n" not in driver.message
+    assert (len(driver.frames), driver.chained_from, driver.chain_kind) == (1, 1, "remote")
+    assert (worker.exception_type, worker.message, len(worker.frames)) == ("ValueError", "bad", 2)
+    assert (worker.innermost and worker.innermost.line, worker.chained_from, found.root_cause) == (19, None, 1)
+
+
+def test_a_chain_inside_the_worker_ends_at_rays_exception() -> None:
+    second = (
+        'ray::Worker.run() (pid=270291, ip=192.0.2.17)\n  File "/srv/worker.py", line 29, in run\nRuntimeError: x\n'
+    )
+    found = read(DRIVER + BODY + DIRECT + second)
+    assert [(item.chained_from, item.chain_kind) for item in found.tracebacks] == [
+        (2, "remote"),
+        (None, None),
+        (1, "cause"),
+    ]
+    assert found.root_cause == 1
+
+
+def test_a_chain_in_the_driver_goes_on_from_rays_exception() -> None:
+    found = read(DRIVER + BODY + DIRECT + PLAIN)
+    assert [(item.chained_from, item.chain_kind) for item in found.tracebacks] == [
+        (1, "remote"),
+        (None, None),
+        (0, "cause"),
+    ]
+    assert found.root_cause == 1
+
+
+def test_an_exception_of_rays_own_has_no_body() -> None:
+    (traceback,) = read(DRIVER.replace("RayTaskError(ValueError)", "GetTimeoutError")).tracebacks
+    assert traceback.chained_from is None
+
+
+@pytest.mark.parametrize(
+    "hint", ["", " (Ray deduplicates logs by default. Set RAY_DEDUP_LOGS=0 to disable log deduplication, or x)"]
+)
+def test_lines_that_stand_for_many_processes_count_as_many(hint: str) -> None:
+    text = PLAIN.replace("AssertionError", "ValueError: bad 3")
+    found = read(prefixed(text, 11) + prefixed(text, 12, " [repeated 7x across cluster]" + hint))
+    (traceback,) = found.tracebacks
+    assert (traceback.message, traceback.printed, traceback.processes) == ("bad 3", 8, 8)
+    assert [frame.function for frame in traceback.frames] == ["main", "cache_full_blocks"]
+    assert traceback.frames[0].source == "states = generator.generate(batch)"
+
+
+def test_processes_are_the_workers_where_nothing_was_left_out() -> None:
+    (one,) = read(PLAIN).tracebacks
+    (two,) = read(prefixed(PLAIN, 11) + prefixed(PLAIN, 12)).tracebacks
+    assert (one.processes, two.processes) == (1, 2)
