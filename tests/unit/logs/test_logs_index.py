@@ -148,6 +148,22 @@ def test_pages_forth_and_back_give_every_line_once(data: bytes, count: int) -> N
     assert lines is None or [row.text for row in forth] == lines
 
 
+@pytest.mark.parametrize("window", [21, 40, 64, 1000])
+def test_a_line_at_the_edge_of_what_was_read_is_whole_on_one_page(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "WINDOW", window)
+    lines = [b"%d " % n + b"x" * (n % 17) for n in range(200)]
+    data = b"\n".join(lines)
+    forth, back, at, end = [], [], 0, len(data)
+    while page := pages.rows_from(reader(data), at, 500):
+        forth += page
+        at = page[-1].offset + page[-1].size
+    while page := pages.rows_before(reader(data), end, 500):
+        back[:0] = page
+        end = page[0].offset
+    assert [row.text.encode() for row in forth] == lines
+    assert forth == back
+
+
 @pytest.mark.parametrize("filler", [b"x", b"\0", b"\xff", "批".encode()], ids=["x", "nul", "invalid", "wide"])
 def test_a_page_is_bounded_however_long_the_lines(filler: bytes) -> None:
     data = b"first\n" + filler * (3 * pages.WINDOW // len(filler)) + b"\nlast\n" + (filler * 3000 + b"\n") * 600
