@@ -77,6 +77,7 @@ def diagnose(errors: list[Error], attempts: list[int], fatal: tuple[Fatal, ...])
 
 def _finding(error: Error, index: dict[int, int], wrapper: bool, about: int | None) -> Traceback:
     first = error.first
+    place = first.body.place or ("", 0)
     return Traceback(
         exception_type=first.exception_type,
         message=error.message,
@@ -88,6 +89,8 @@ def _finding(error: Error, index: dict[int, int], wrapper: bool, about: int | No
         wrapper=wrapper,
         caused_by=about,
         truncated=first.truncated,
+        syntax_file=place[0],
+        syntax_line=place[1],
         line=first.line,
         offset=first.offset,
         printed=error.printed,

@@ -38,6 +38,9 @@ class Traceback:
     caused_by: int | None = None
     """For a wrapper: the index of the traceback it is about, None when that is not in the log."""
     truncated: bool = False
+    syntax_file: str = ""
+    """For a SyntaxError: the file that it is about, which is no frame."""
+    syntax_line: int = 0
     line: int = 0
     """Line number of the header in the log, from 1."""
     offset: int = 0
@@ -60,7 +63,8 @@ class Traceback:
         """`Type: message`, or the failing source line where the message is empty."""
         name = (self.exception_type or "cut off before its exception").rsplit(".", 1)[-1]
         if self.message_first_line:
-            return f"{name}: {self.message_first_line}"
+            where = f" ({self.syntax_file}:{self.syntax_line})" if self.syntax_file else ""
+            return f"{name}: {self.message_first_line}{where}"
         if self.innermost and self.innermost.source:
             return f"{name} at `{self.innermost.source.strip()}`"
         return name

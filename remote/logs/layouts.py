@@ -14,6 +14,8 @@ FRAME = re.compile(r'\s+File "(?P<file>.+?)", line (?P<line>\d+), in (?P<functio
 SYNTAX_PLACE = re.compile(r'\s+File "(?P<file>.+?)", line (?P<line>\d+)$')
 RAY_HEADER = re.compile(r"ray::[\w.<>]{1,200}\(\) \(pid=\d+, ip=.*\)$")
 """Ray writes this in place of a header, where a worker's exception is raised again in the process that asked."""
+SECONDARY = ("Exception ignored ", "Error in atexit.", "Error in sys.excepthook:")
+"""What Python prints before the traceback of a finaliser or an exit handler."""
 REPEATED = re.compile(r"\s*\[Previous line repeated (\d+) more times?\]$")
 MARKS = re.compile(r"\s*[~^]+[~^ ]*$")
 
@@ -55,6 +57,8 @@ class Body:
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
+        self.place: tuple[str, int] | None = None
+        """File and line that a SyntaxError is about, which is no frame."""
 
     def add(self, text: str) -> bool:
         """Take one line; False when it is not part of the frames."""
@@ -85,7 +89,9 @@ class PlainBody(Body):
         frame = FRAME.match(text)
         if frame:
             self.frames.append(Frame(frame["file"], int(frame["line"]), frame["function"]))
-        elif not (REPEATED.match(text) or text.startswith('  File "')):
+        elif place := SYNTAX_PLACE.match(text):
+            self.place = place["file"], int(place["line"])
+        elif not (REPEATED.match(text) or self.place or text.startswith('  File "')):
             # Marks and further lines of the statement come after the frame's first source line.
             self._source(text)
         return True

@@ -30,7 +30,8 @@ from remote.logs.prefixes import Line, Origin, read_line
 from remote.logs.progress import ProgressReader
 from remote.logs.records import Segment, Splitter, any_of, clean
 from remote.logs.redrawn import Redrawn
-from remote.logs.skim import BAR, READ, Shapes
+from remote.logs.repeats import whole
+from remote.logs.skim import BAR, PLAIN, READ, TRACE, Shapes
 from remote.logs.tracebacks import Stream
 from remote.logs.weave import Weaver
 
@@ -45,38 +46,38 @@ _TRACEBACK_TOKENS = (
     b"Traceback (most recent",
     b'  File "',
     b'  File \\"',
-    b"Exception ignored in",
+    b"Exception ignored ",
+    b"Error in atexit.",
+    b"Error in sys.excepthook:",
     b" the above exception",
     b"The above exception",
     b"ray::",
 )
+_ATTEMPT_TOKENS = (b"attempt ", b"Initializing a V1 LLM engine", b"Initializing hidden states generator")
 _TOKENS = (
     *_TRACEBACK_TOKENS,
     *progress.TOKENS,
     *progress.MILESTONE_TOKENS,
     *fatal.TOKENS,
-    b"attempt ",
-    b"Initializing a V1 LLM engine",
-    b"Initializing hidden states generator",
+    *_ATTEMPT_TOKENS,
 )
-_STARTS = ("Traceback (most recent", '  File "', "Exception ignored in", "Exception in thread")
+_STARTS = ("Traceback (most recent", '  File "', *layouts.SECONDARY, "Exception in thread")
 """What a stream's first line of interest holds."""
 _WANTED = any_of(_TOKENS)
-_SHAPES = Shapes(set(_TOKENS) - set(progress.TOKENS), progress.TOKENS)
-_NOT_PLAIN = re.compile(b"[%c%c]" % (BAR, READ))
+_SHAPES = Shapes(_TRACEBACK_TOKENS, progress.TOKENS, set(_TOKENS) - {*progress.TOKENS, *_TRACEBACK_TOKENS})
+_NOT_PLAIN = re.compile(b"[^%c]" % PLAIN)
 """Shared by all readers: it remembers sentences, not logs."""
 _BAR = any_of(progress.TOKENS)
 _MILESTONE = any_of(progress.MILESTONE_TOKENS)
+_OF_WORKER = any_of((b"Loading weights took", b"Model loading took", b"Available KV cache memory"))
+"""Figures that say nothing of the other workers."""
+_ATTEMPT_WORDS = any_of(_ATTEMPT_TOKENS)
 _TWO_PREFIXES = re.compile(rb" pid=\d+\)(?:\x1b\[[\d;]*m)* +(?:\x1b\[[\d;]*m)*\([A-Za-z_]+[^)\n]* pid=")
 _ATTEMPT = re.compile(
     r"[=#*@\- ]*attempt \d+[ =:#*\-]*$|Initializing a V1 LLM engine|.{0,80}Initializing hidden states generator"
 )
 _SAVED_METHODS = frozenset({"add", "_next", "_fit", "_extraction"})
 """The methods that parts of the reader hand to one another."""
-
-
-_LEFT_OUT = re.compile(r" ?\[repeated (\d+)x across cluster\](?: \(Ray deduplicates logs .*\))?$")
-"""Ray prints one line for many processes' same lines."""
 
 
 class LogReader:
@@ -201,7 +202,7 @@ class LogReader:
             self._pass_over(len(kinds), len(piece), piece[piece.rfind(b"\n", 0, -1) + 1 :])
         place = 0
         while place < len(lines):
-            if not self._busy and kinds[place] not in (BAR, READ):
+            if kinds[place] == PLAIN and not self._busy:
                 found = _NOT_PLAIN.search(kinds, place)
                 passed = lines[place : found.start()] if found else lines[place:]
                 self._pass_over(len(passed), sum(map(len, passed)), passed[-1])
@@ -212,7 +213,7 @@ class LogReader:
             if kinds[place - 1] == BAR and self._put_off(line[:-1]):
                 self._pass_over(1, len(line), line[line.rfind(b"\r") + 1 :])
             else:
-                self._read(line[:-1])
+                self._read(line[:-1], kinds[place - 1])
 
     def _put_off(self, line: bytes) -> bool:
         """Whether the line is a bar's that can be read later, together with what the bar shows next."""
@@ -220,13 +221,14 @@ class LogReader:
             return False
         return self._redrawn.put_off(line, self._splitter.lines_read + 1, self._splitter.bytes_passed)
 
-    def _settle_bars(self) -> None:
+    def _settle_bars(self, worker: str | None = None) -> None:
+        """What comes next depends on the bars that were put off: on those of one worker, or on all."""
         if self._redrawn is not None:
-            self._redrawn.settle()
+            self._redrawn.settle(worker.encode() if worker else None)
 
-    def _read(self, line: bytes) -> None:
+    def _read(self, line: bytes, kind: int = READ) -> None:
         for segment in self._splitter.line(line):
-            self._segment(segment)
+            self._segment(segment, kind)
 
     def _pass_over(self, lines: int, size: int, last: bytes) -> None:
         self._splitter.pass_over(lines, size)
@@ -238,7 +240,8 @@ class LogReader:
         """Lines without any token matter too: a traceback is being printed, or texts were parted from prefixes."""
         return bool(self._open) or self._weaver.busy
 
-    def _segment(self, segment: Segment) -> None:
+    def _segment(self, segment: Segment, kind: int = READ) -> None:
+        """`kind`: what the shape of its line says; PLAIN and TRACE spare the search for anything else."""
         if segment.first:
             self._carried = None
         data = segment.data
@@ -247,7 +250,7 @@ class LogReader:
             self._carry(data)
         if wanted:
             before = (self._sequence, self._fatal.deaths)
-            self._line(segment)
+            self._line(segment, kind in (PLAIN, TRACE))
             if before != (self._sequence, self._fatal.deaths):
                 self._progress.failed(segment.line, segment.offset)
         if segment.end != "return":
@@ -259,7 +262,7 @@ class LogReader:
         if not line.text:
             self._carried = line.origins[-1] if line.origins[-1].label else self._carried
 
-    def _line(self, segment: Segment) -> None:
+    def _line(self, segment: Segment, only_traceback: bool) -> None:
         text = clean(segment.data)
         wrapped = embedded.unwrap(text) if text.startswith("{") else None
         if wrapped is not None:
@@ -275,26 +278,30 @@ class LogReader:
         bar_origin = origin
         if not origin.label and self._carried is not None:
             bar_origin = self._carried
-        if _BAR.search(segment.data):
+        if not only_traceback and _BAR.search(segment.data):
             self._settle_bars()
-        if _BAR.search(segment.data) and self._bar(bar_origin, line, segment):
-            if not line.text.endswith("]"):  # the shell's `Killed` lands right behind a bar
-                self._fatal.read(origin, line.text, segment.line)
-            return
-        if self._fatal.may_concern(segment.data):
-            self._settle_bars()
+            if self._bar(bar_origin, line, segment):
+                if not line.text.endswith("]"):  # the shell's `Killed` lands right behind a bar
+                    self._fatal.read(origin, line.text, segment.line)
+                return
+        if self._fatal.may_concern(b"" if only_traceback else segment.data):
             self._fatal.read(origin, line.text, segment.line)
+        if not only_traceback:
+            self._figures(origin, line, segment)
+        if segment.end == "return" and not line.text[:1].isspace() and "Traceback" not in line.text:
+            return
+        self._traceback_line(origin, line, segment)
+
+    def _figures(self, origin: Origin, line: Line, segment: Segment) -> None:
         if _MILESTONE.search(segment.data):
-            self._settle_bars()
-            self._progress.read_milestone(origin.label or line.hint, line.text, segment.line)
-        if _ATTEMPT.match(line.text):
+            label = origin.label or line.hint
+            self._settle_bars(label if _OF_WORKER.search(segment.data) else None)
+            self._progress.read_milestone(label, line.text, segment.line)
+        if _ATTEMPT_WORDS.search(segment.data) and _ATTEMPT.match(line.text):
             self._settle_bars()
             self._attempts = [*self._attempts[-99:], self._sequence + 1]
             self._progress.restart()
             self._version += 1
-        if segment.end == "return" and not line.text[:1].isspace() and "Traceback" not in line.text:
-            return
-        self._traceback_line(origin, line, segment)
 
     def _bar(self, origin: Origin, line: Line, segment: Segment) -> bool:
         label = origin.label or line.hint
@@ -307,6 +314,7 @@ class LogReader:
         return self._progress.read_bar(label, line.text, segment.line, segment.offset)
 
     def _extraction(self) -> tuple[int, int] | None:
+        self._settle_bars()
         for bar in self._progress.bars:
             if bar.kind == "hidden_state_extraction" and bar.done is not None and bar.total is not None:
                 return bar.done, bar.total
@@ -330,7 +338,7 @@ class LogReader:
             if not line.source and line.text:
                 self._crlf_everywhere = True
             goes_on = bool(line.source) and not self._crlf_everywhere
-        text, stream.stands_for = _whole(line.text)
+        text, stream.stands_for = whole(line.text)
         was_in_message = stream.in_message
         stream.read(origin, line.hint, line.level, text, segment.line, segment.offset, goes_on)
         if was_in_message or stream.in_message:
@@ -384,12 +392,6 @@ class LogReader:
             stream.read(origin, line.hint, line.level, line.text, segment.line, segment.offset, False)
         for stream in streams.values():
             stream.finish()
-
-
-def _whole(text: str) -> tuple[str, int]:
-    """The text without Ray's count, and how many lines it stands for."""
-    left_out = _LEFT_OUT.search(text) if " across cluster]" in text else None
-    return (text[: left_out.start()], int(left_out[1])) if left_out else (text, 1)
 
 
 def _saved_classes() -> dict[str, type]:

@@ -21,7 +21,8 @@ _LOG_LINE = re.compile(
     r"\[?\d{4}-\d\d-\d\d[ T]|\[\d\d:\d\d:\d\d|\[[A-Za-z]\w*\] |\[\s*\d+\.\d+\]"
     r"|[\[(]?(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b|\[?[IWEF]\d{3,4} \d\d:\d\d"
     r"|\[rank\d+\]:\[|@@|\$ |>>> |[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d |\S+\.py:\d+: \w+"
-    r"|Exception (?:ignored|in thread)|Process \S+:$|terminate called after|Fatal Python error"
+    r"|Exception (?:ignored|in thread)|Error in (?:atexit|sys)\."
+    r"|Process \S+:$|terminate called after|Fatal Python error"
     r"|\tCommand being timed|Command exited with"
     r"|(?:Killed|Terminated|Aborted|Bus error|Segmentation fault)\b|.{0,200}\bline \d+: +\d+ (?:Killed|Aborted|Bus)"
     r"|srun: |slurmstepd: |make: \*\*\*|!!!!!!!|\*\*\* SIG|\S.{0,60}\d%\||=+ ?\w+ \d+"
@@ -222,9 +223,9 @@ class Stream:
     def _idle(self, origin: Origin, hint: str | None, level: str, text: str, line: int, offset: int) -> None:
         if not text:
             return
-        if text.startswith("Exception ignored in") or text.startswith("Exception in thread"):
+        if text.startswith((*layouts.SECONDARY, "Exception in thread")):
             # A thread's death is a failure of its own; what a finaliser raises is not.
-            self._secondary = text.startswith("Exception ignored")
+            self._secondary = not text.startswith("Exception in")
             return
         kind = layouts.CHAINS.get(text.strip())
         if kind and self._last is not None:
@@ -242,7 +243,9 @@ class Stream:
                 self._frames(text)
             elif layouts.SYNTAX_PLACE.match(text):
                 self._open(origin, hint, level, PlainBody(), "", line, offset)
+                assert self._raw is not None
                 self._state = "syntax"
+                self._raw.body.add(text)
 
     def _syntax(self, text: str) -> bool:
         """A SyntaxError of the main script prints no header and no frame."""
