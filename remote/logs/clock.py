@@ -88,6 +88,10 @@ class Clock:
             self._search(number, offset, text, start)
         self._tail = text[-TAIL_BYTES:]
 
+    def ends_with(self, data: bytes) -> bool:
+        """Whether the log's latest bytes are `data`, as far as they are kept."""
+        return self._tail.endswith(data[-TAIL_BYTES:])
+
     def last(self, form: str) -> Time | None:
         """The latest time near the end of the log, on its last whole line that has one of this form."""
         end = self._tail.rfind(b"\n")

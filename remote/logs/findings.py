@@ -175,5 +175,11 @@ class Findings:
     root_cause_fatal: int | None = None
     reason: str = ""
     """Why that one is the root cause, in one sentence."""
+    failure_kind: str = ""
+    """What kind of failure it is (`cuda_out_of_memory`, `nccl`, …), '' for one that is not known."""
+    remedy: str = ""
+    """What helps against that kind."""
+    restarted: str = ""
+    """Why the log was read anew ("rotated"), '' when it was not; what was found before is gone."""
     bytes_read: int = 0
     lines_read: int = field(default=0)

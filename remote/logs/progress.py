@@ -214,6 +214,9 @@ class ProgressReader:
         """The bytes whose lines were read last, for their times."""
         self._clock.feed(data)
 
+    def ends_with(self, data: bytes) -> bool:
+        return self._clock.ends_with(data)
+
     def arrives(self, at: float | None) -> None:
         """What is read next arrived then."""
         self._now = self._now if at is None else at

@@ -6,26 +6,12 @@ import re
 from dataclasses import replace
 from io import BytesIO
 
-from remote.logs import (
-    clock,
-    embedded,
-    fatal,
-    findings,
-    fold,
-    layouts,
-    pace,
-    phases,
-    prefixes,
-    progress,
-    records,
-    state,
-    tracebacks,
-    weave,
-)
+from remote.logs import embedded, fatal, layouts, progress, saved
 from remote.logs.diagnosis import diagnose
 from remote.logs.fatal import FatalReader
 from remote.logs.findings import Findings
 from remote.logs.fold import Fold
+from remote.logs.kinds import kind_of
 from remote.logs.prefixes import Line, Origin, read_line
 from remote.logs.progress import ProgressReader
 from remote.logs.records import Segment, Splitter, any_of, clean
@@ -76,14 +62,14 @@ _TWO_PREFIXES = re.compile(rb" pid=\d+\)(?:\x1b\[[\d;]*m)* +(?:\x1b\[[\d;]*m)*\(
 _ATTEMPT = re.compile(
     r"[=#*@\- ]*attempt \d+[ =:#*\-]*$|Initializing a V1 LLM engine|.{0,80}Initializing hidden states generator"
 )
-_SAVED_METHODS = frozenset({"add", "_next", "_fit", "_extraction"})
-"""The methods that parts of the reader hand to one another."""
 
 
 class LogReader:
     """Pure and incremental: bytes in, findings out, the same whatever the chunks. No I/O; memory is bounded."""
 
-    def __init__(self) -> None:
+    def __init__(self, restarted: str = "") -> None:
+        """`restarted`: why the log is read anew, for the findings ("rotated", "truncated")."""
+        self._restarted = restarted
         self._splitter = Splitter()
         self._streams: dict[tuple[str, str], Stream] = {}
         self._open: set[tuple[str, str]] = set()
@@ -131,15 +117,16 @@ class LogReader:
     def save(self) -> bytes:
         """Its state at the byte offset `findings().bytes_read`, for `restore`. A few KiB, more with many errors."""
         self._cached = None
-        return state.Saver(_saved_classes(), _SAVED_METHODS).save(self)
+        return saved.save(self)
 
     @classmethod
     def restore(cls, data: bytes) -> LogReader:
         """The reader that `save` was called on; feed it what follows. Raises state.StateError for anything else."""
-        reader = state.Restorer(_saved_classes(), _SAVED_METHODS).restore(data)
-        if not isinstance(reader, cls):
-            raise state.StateError("The saved state holds no log reader: read the log anew.")
-        return reader
+        return saved.restore(cls, data)
+
+    def follows(self, before: bytes) -> bool:
+        """Whether `before`, the log's bytes right before the offset, were read there: not so once it was rewritten."""
+        return self._progress.ends_with(before)
 
     def findings(self) -> Findings:
         """Everything recognised so far. A traceback appears once its exception line was read."""
@@ -160,6 +147,7 @@ class LogReader:
     def _make(self, tail: bytes) -> Findings:
         deaths = self._fatal.found
         diagnosis = diagnose(self._fold.errors, self._attempts, deaths)
+        kind = kind_of(diagnosis.tracebacks, deaths, diagnosis.root_cause, diagnosis.root_cause_fatal)
         bars = self._progress.bars
         if tail:
             line = read_line(clean(tail))
@@ -175,6 +163,9 @@ class LogReader:
             root_cause=diagnosis.root_cause,
             root_cause_fatal=diagnosis.root_cause_fatal,
             reason=diagnosis.reason,
+            failure_kind=kind.name if kind else "",
+            remedy=kind.remedy if kind else "",
+            restarted=self._restarted,
         )
 
     # -- lines
@@ -392,9 +383,3 @@ class LogReader:
             stream.read(origin, line.hint, line.level, line.text, segment.line, segment.offset, False)
         for stream in streams.values():
             stream.finish()
-
-
-def _saved_classes() -> dict[str, type]:
-    """What a saved state is made of."""
-    parts = (clock, findings, fatal, fold, layouts, pace, phases, prefixes, progress, records, tracebacks, weave)
-    return {**state.classes_of(parts), "LogReader": LogReader}

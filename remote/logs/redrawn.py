@@ -8,13 +8,14 @@ read as the other lines are, before anything that depends on it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from remote.logs.prefixes import read_line
 from remote.logs.records import clean
 
 MAX_BARS = 32
+MAX_CLOCKS = 8192
 
 _COLOUR = rb"(?:\x1b\[[\d;]*m)?"
 _FORM = re.compile(
@@ -30,13 +31,8 @@ _UPDATE = re.compile(
 """The part behind the label. Stricter than what is read elsewhere: other forms are read there."""
 
 
-class State(NamedTuple):
-    done: int
-    total: int
-    elapsed: float
-
-    def begins_anew_at(self, other: State) -> bool:
-        return other.done < self.done or other.total != self.total or other.elapsed < self.elapsed
+Step = tuple[int, int, float, int, int]
+"""Units done, of how many, after so many seconds; number and byte offset of the line."""
 
 
 class Put(NamedTuple):
@@ -49,22 +45,20 @@ class Put(NamedTuple):
 
 
 class BarReader(Protocol):
-    """What reads the bars in the end; `before`: what the bar showed on that line before `text`."""
+    """What reads the bars in the end; `before`: what the bar showed before `text`, not having reached its end."""
 
-    def read_bar(self, worker: str | None, text: str, line: int, offset: int, before: Iterable[State] = ()) -> bool: ...
+    def read_bar(self, worker: str | None, text: str, line: int, offset: int, before: Iterable[Step] = ()) -> bool: ...
 
 
 class _Bar:
-    def __init__(self, worker: str | None, prefix: bytes, began: Put) -> None:
-        self.worker = worker
+    def __init__(self, prefix: bytes, state: Step) -> None:
+        self.worker: str | None = None
         self.prefix = prefix
-        """What each update bears before its label."""
-        self.began = began
-        """Its first update began the worker's phase."""
-        self.before: list[State] = []
+        """What each update bears before its label, or the line before its first one."""
+        self.before: list[Step] = []
         """Where the run before the present one ended."""
         self.lines: list[Put] = []
-        self.state = State(0, 0, 0.0)
+        self.state = state
 
     def text(self, update: bytes) -> str:
         return clean(update[len(self.prefix) :] if update.startswith(self.prefix) else update).rstrip()
@@ -104,55 +98,56 @@ class Redrawn:
             or b" " + total + b"/" + total + b" [" in line  # the end of a bar is a step of its own
         ):
             return False
-        key = prefix + b"\r" + named if carried else named
+        key = prefix + named if carried else named
         if self._moving.get(label, key) != key or (key not in self._bars and len(self._bars) >= MAX_BARS):
             self.settle()
         put = Put(line[start:], updates, number, offset)
-        bar = self._bars.pop(key, None) or self._new(prefix, bool(carried), put, line[start : begin.end()])
+        first = _step(begin.groups(), put)
+        bar = self._bars.get(key) or self._new(prefix, bool(carried), first, line[start : begin.end()])
         if bar is None:
             return False
         self._moving[label] = key
         self._bars[key] = bar
-        bar_state, first, bar.state = bar.state, _state(begin), _state(end)
-        if bar.lines and bar_state.begins_anew_at(first):
-            bar.before = [bar_state]
+        ended, bar.state = bar.state, _step(end.groups(), put)
+        if _begins_anew(ended, first):
+            bar.before = [ended]
             bar.lines.clear()
-        elif first.begins_anew_at(bar.state):
+        elif _begins_anew(first, bar.state):
             bar.before = []
             bar.lines.clear()
         bar.lines.append(put)
         return True
 
-    def settle(self) -> None:
-        """Read what was put off: the bars in the order in which they appeared, then as they moved last."""
-        if not self._bars:
-            return
-        for bar in sorted(self._bars.values(), key=lambda bar: bar.began.line):
-            put = bar.began
-            self._reader.read_bar(bar.worker, bar.text(put.data.partition(b"\r")[0]), put.line, put.offset)
-        for bar in self._bars.values():
-            self._settle(bar)
-        self._bars.clear()
-        self._moving.clear()
+    def settle(self, worker: bytes | None = None) -> None:
+        """Read what was put off, of one worker or of all."""
+        keys = list(self._bars) if worker is None else [self._moving.get(worker, b"")]
+        for key in keys:
+            bar = self._bars.pop(key, None)
+            if bar is not None:
+                self._settle(bar)
+        if worker is None:
+            self._moving.clear()
+        else:
+            self._moving.pop(worker, None)
 
     def _settle(self, bar: _Bar) -> None:
-        before = bar.before
-        for put in bar.lines:
+        steps = bar.before
+        for place, put in enumerate(bar.lines, 1):
             seen = _UPDATE.findall(put.data)
             last = put.data.rfind(b"\r") + 1
             if len(seen) == put.updates:
-                states = before + [State(int(done), int(total), _seconds(clock)) for done, total, clock in seen[:-1]]
-                self._reader.read_bar(bar.worker, bar.text(put.data[last:]), put.line, put.offset, states)
+                steps += [_step(update, put) for update in seen]
+                if place == len(bar.lines):
+                    steps.pop()
+                    self._reader.read_bar(bar.worker, bar.text(put.data[last:]), put.line, put.offset, steps)
             else:  # an update on the way was torn: read them one by one
                 for update in put.data.split(b"\r"):
-                    self._reader.read_bar(bar.worker, bar.text(update), put.line, put.offset, before)
-                    before = []
-            before = []
+                    if self._reader.read_bar(bar.worker, bar.text(update), put.line, put.offset, steps):
+                        steps = []
 
-    @staticmethod
-    def _new(prefix: bytes, carried: bool, put: Put, update: bytes) -> _Bar | None:
-        """None when the line's beginning is more than a worker's prefix and a bar's label."""
-        bar = _Bar(None, b"" if carried else prefix, put)
+    def _new(self, prefix: bytes, carried: bool, first: Step, update: bytes) -> _Bar | None:
+        """Read its first update, which may begin a phase; None when more stands before it than a prefix and a label."""
+        bar = _Bar(prefix, first)
         who = read_line(clean(prefix if carried else update))
         said = read_line(clean(update)) if carried else who
         if said.source or said.hint or len(who.origins) != 1 or said.text != bar.text(update):
@@ -160,15 +155,29 @@ class Redrawn:
         if (prefix and not who.origins[0].label) or (not prefix and who.origins[0].key):
             return None
         bar.worker = who.origins[0].label
+        self._reader.read_bar(bar.worker, said.text, *first[3:])
         return bar
 
 
-def _state(update: re.Match[bytes]) -> State:
-    return State(int(update["done"]), int(update["total"]), _seconds(update["elapsed"]))
+def _begins_anew(one: Step, other: Step) -> bool:
+    return other[0] < one[0] or other[1] != one[1] or other[2] < one[2]
 
 
-def _seconds(clock: bytes) -> float:
-    seconds = 0
-    for part in clock.split(b":"):
-        seconds = seconds * 60 + int(part)
-    return float(seconds)
+def _step(update: Sequence[bytes], put: Put) -> Step:
+    return int(update[0]), int(update[1]), _SECONDS[update[2]], put.line, put.offset
+
+
+class _Seconds(dict[bytes, float]):
+    """Seconds by the clock's text; there are few of them."""
+
+    def __missing__(self, clock: bytes) -> float:
+        seconds = 0
+        for part in clock.split(b":"):
+            seconds = seconds * 60 + int(part)
+        if len(self) > MAX_CLOCKS:
+            self.clear()
+        self[clock] = float(seconds)
+        return float(seconds)
+
+
+_SECONDS = _Seconds()

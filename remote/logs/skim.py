@@ -18,6 +18,7 @@ MAX_SHAPE_BYTES = 2048
 PLAIN = ord(".")
 READ = ord("r")
 BAR = ord("b")
+TRACE = ord("t")
 
 _DROPPED = b"0123456789."
 _WOVEN = re.compile(rb" pid=\)(?:\x1b\[[;]*m)* +(?:\x1b\[[;]*m)*\(")
@@ -25,12 +26,11 @@ _WOVEN = re.compile(rb" pid=\)(?:\x1b\[[;]*m)* +(?:\x1b\[[;]*m)*\(")
 
 
 class Shapes(dict[bytes, int]):
-    """From a line without its digits to PLAIN, BAR (nothing but a bar can be on it) or READ."""
+    """From a line without its digits to PLAIN, BAR or TRACE (nothing but a bar, a traceback is on it) or READ."""
 
-    def __init__(self, tokens: Iterable[bytes], bars: Iterable[bytes]) -> None:
+    def __init__(self, traces: Iterable[bytes], bars: Iterable[bytes], others: Iterable[bytes]) -> None:
         super().__init__()
-        self._tokens = _shapes(tokens)
-        self._bars = _shapes(bars)
+        self._traces, self._bars, self._others = _shapes(traces), _shapes(bars), _shapes(others)
 
     def __missing__(self, shape: bytes) -> int:
         kind = self._judge(shape)
@@ -41,10 +41,12 @@ class Shapes(dict[bytes, int]):
         return kind
 
     def _judge(self, shape: bytes) -> int:
-        if any(token in shape for token in self._tokens) or _WOVEN.search(shape):
+        trace = any(token in shape for token in self._traces)
+        bar = any(token in shape for token in self._bars)
+        if (trace and bar) or any(token in shape for token in self._others) or _WOVEN.search(shape):
             return READ
-        if any(token in shape for token in self._bars):
-            return BAR
+        if trace or bar:
+            return TRACE if trace else BAR
         # A carriage return inside a line can leave a prefix that the next update needs.
         return READ if b"\r" in shape.rstrip(b"\r\n") else PLAIN
 

@@ -66,7 +66,7 @@ def faults(found: Findings, injected: list[Injected]) -> list[str]:
 
 def wall(command: list[str]) -> float:
     began = time.perf_counter()
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, stdin=subprocess.DEVNULL)
+    subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return time.perf_counter() - began
 
 
