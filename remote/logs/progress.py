@@ -236,9 +236,9 @@ class ProgressReader:
         text: str,
         line: int = 0,
         offset: int = 0,
-        before: Iterable[tuple[int, int | None, float]] = (),
+        before: Iterable[tuple[int, int | None, float, int, int]] = (),
     ) -> bool:
-        """`before`: steps, units and seconds that the same bar showed earlier on its line, not at its end."""
+        """`before`: what the same bar showed earlier, not at its end: done, total, seconds, line, offset."""
         bar = read_bar(text, worker)
         if bar is None:
             return False
@@ -250,11 +250,12 @@ class ProgressReader:
             if pace is None:
                 self._numbered += 1
                 pace = self._paces[key] = Pace(self._numbered)
-            moved = False
-            for done, total, seconds in (*before, (bar.done, bar.total, bar.seconds)):
-                moved |= pace.read(done, total, seconds, line, self._now)
-            if moved:
-                self._clock.wait_for(pace.number, offset)
+            moved = -1
+            for done, total, seconds, at_line, place in (*before, (bar.done, bar.total, bar.seconds, line, offset)):
+                if pace.read(done, total, seconds, at_line, self._now):
+                    moved = place
+            if moved >= 0:
+                self._clock.wait_for(pace.number, moved)
         self._phases.bar(bar, line)
         if len(self._bars) > MAX_BARS:
             self._give_up(next(iter(self._bars)))
