@@ -75,19 +75,25 @@ class Redrawn:
 
     def put_off(self, line: bytes, number: int, offset: int) -> bool:
         """Whether the line, given without its line feed, can wait until `settle`."""
-        form = _FORM.match(line)
-        if form is None:
-            return False
-        prefix, carried, label = form["prefix"] or b"", form["carried"], form["label"]
-        if not (prefix or form["return"]) or (carried and not prefix):
-            return False
         last = line.rfind(b"\r") + 1
         place = line.find(b"%", last) - 3
         end = _UPDATE.match(line, place) if place > last else None
         if end is None or end.end() != len(line) or line[place - 1 : place + 1].isdigit():
             return False
-        start = form.end() - 1 if carried or not prefix else form.start("prefix")
         named, total = line[last:place], end["total"]
+        before, start = line[: line.find(b"\r") + 1], line.find(b"\r") + 1
+        key = before[:-1] + named
+        bar = self._bars.get(key)
+        label = None
+        if bar is None or before not in (b"\r", bar.prefix + b"\r"):
+            form = _FORM.match(line)
+            if form is None:
+                return False
+            prefix, carried, label = form["prefix"] or b"", form["carried"], form["label"]
+            if not (prefix or form["return"]) or (carried and not prefix):
+                return False
+            start = form.end() - 1 if carried or not prefix else form.start("prefix")
+            key, bar = prefix + named if carried else named, None
         begin = _UPDATE.match(line, line.find(b"%", start) - 3)
         updates = line.count(b"\r", start) + 1
         if (
@@ -98,16 +104,15 @@ class Redrawn:
             or b" " + total + b"/" + total + b" [" in line  # the end of a bar is a step of its own
         ):
             return False
-        key = prefix + named if carried else named
-        if self._moving.get(label, key) != key or (key not in self._bars and len(self._bars) >= MAX_BARS):
-            self.settle()
         put = Put(line[start:], updates, number, offset)
         first = _step(begin.groups(), put)
-        bar = self._bars.get(key) or self._new(prefix, bool(carried), first, line[start : begin.end()])
         if bar is None:
-            return False
-        self._moving[label] = key
-        self._bars[key] = bar
+            if self._moving.get(label, key) != key or (key not in self._bars and len(self._bars) >= MAX_BARS):
+                self.settle()
+            bar = self._bars.get(key) or self._new(prefix, bool(carried), first, line[start : begin.end()])
+            if bar is None:
+                return False
+            self._moving[label], self._bars[key] = key, bar
         ended, bar.state = bar.state, _step(end.groups(), put)
         if _begins_anew(ended, first):
             bar.before = [ended]
