@@ -11,6 +11,8 @@ from collections.abc import Callable
 from remote.logs.prefixes import Line, Origin
 
 MAX_OWED = 64
+MAX_WAITED = 1024
+"""Lines after which a text that has not come is not waited for any more."""
 
 
 class Weaver:
@@ -20,6 +22,7 @@ class Weaver:
         """`fit` tells how well a line would go on what the process wrote before."""
         self._fit = fit
         self._owed: list[Origin] = []
+        self._waited = 0
 
     @property
     def busy(self) -> bool:
@@ -29,6 +32,10 @@ class Weaver:
         """The process that wrote the line's text."""
         named = [origin for origin in line.origins if origin.label]
         if not self._owed and len(line.origins) == 1:
+            return line.origins[0]
+        self._waited = self._waited + 1 if len(line.origins) == 1 else 0
+        if self._waited > MAX_WAITED:
+            self._owed = []
             return line.origins[0]
         if not named and not line.source:
             # Only texts of log records get parted from their prefixes often enough to matter.

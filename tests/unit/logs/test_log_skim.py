@@ -140,3 +140,11 @@ def test_a_bar_that_starts_again_many_times_is_read_once_more_at_most() -> None:
     assert counts[0] < 5
     assert counts[1] == 4500
     assert reader.findings() == every.findings()
+
+
+def test_a_text_that_never_comes_does_not_hold_the_reader_up() -> None:
+    reader = LogReader()
+    reader.feed(b"(Worker_TP1 pid=8) (Worker_TP0 pid=7) INFO 11-29 15:30:26 [x.py:1] woven\n")
+    assert reader._busy
+    reader.feed(b"(Worker_TP0 pid=7) INFO 11-29 15:30:26 [x.py:1] on it goes\n" * 2000)
+    assert not reader._busy
