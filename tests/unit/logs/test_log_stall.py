@@ -108,7 +108,8 @@ def test_a_failure_ends_the_gap() -> None:
 
 def test_long_work_behind_a_full_bar_is_told_with_its_name() -> None:
     full = shards(85) + heard("11:00:00")
-    assert read(full + heard("11:01:50")).stalls == ()
+    assert read(full + heard("11:03:50")).stalls == ()
+    assert read(shards(85, step=1) + heard("11:00:00") + heard("11:01:50")).stalls == ()
     stall = one(read(full + heard("11:12:00")))
     assert (stall.gap_s, stall.done) == (720, 85)
     assert "100 % read, then processing the loaded weights for at least 12 min" in stall.text
@@ -141,6 +142,7 @@ def in_pieces(data: bytes, cuts: list[int]) -> Findings:
 
 LONG = (
     shards(34)
+    + heard("11:00:00").rstrip("\n")  # too long a line to be taken for a neighbour, in any chunks
     + "x" * (TAIL_BYTES + 7)
     + "\n"
     + "no time here\n" * 99
