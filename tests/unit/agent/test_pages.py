@@ -151,7 +151,8 @@ def test_another_or_a_shorter_log_is_indexed_anew(attempt: Attempt) -> None:
     browsing = Pages()
     assert texts(browsing.page(attempt, {"line": 1440, "rows": 1})) == [LINES[1439].decode()]
     write(attempt, b"new\nshort\n")
-    assert texts(browsing.page(attempt, {"line": 2, "rows": 1})) == ["short"]
+    page = browsing.page(attempt, {"line": 2, "rows": 1})
+    assert (texts(page), page["indexed"], page["size"]) == (["short"], 10, 10)
     Path(attempt.log).rename(f"{attempt.log}.1")
     write(attempt, b"rotated\nlog\nx\n" * 9)
     assert texts(browsing.page(attempt, {"line": 2, "rows": 1})) == ["log"]
