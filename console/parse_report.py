@@ -61,6 +61,9 @@ def _sections(found: Findings) -> Iterator[tuple[str, list[str]]]:
 def _root_cause(found: Findings) -> Iterator[str]:
     if found.root_cause is not None:
         yield from _whole(found.tracebacks[found.root_cause], found.reason)
+        if found.remedy:
+            yield ""
+            yield from _wrapped(one_line(f"→ {found.remedy}"), "  ", "    ")
     elif found.root_cause_fatal is not None:
         yield from _death(found.fatal[found.root_cause_fatal])
     elif found.reason:

@@ -226,6 +226,11 @@ def test_what_a_failure_is() -> None:
     assert parse.exit_status(Findings(stalls=(replace(stall, ended=True),))) == parse.CLEAN
 
 
+def test_the_root_cause_comes_with_its_remedy() -> None:
+    found = Findings(tracebacks=(Traceback("E", "x", ()),), root_cause=0, reason="Only one.", remedy="More memory.")
+    assert "  Only one.\n\n  → More memory." in parse_report.report("x", found)
+
+
 def test_a_stall_is_told_with_its_worker_and_remedy() -> None:
     stall = Stall("No step for 9m.", "generic_tqdm", 3, 9, 540.0, 2.0, worker="W_1", line=7, remedy="Look at the disk.")
     page = parse_report.report("x", Findings(stalls=(stall,)))
