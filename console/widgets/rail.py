@@ -51,11 +51,12 @@ class Rail(Panel):
         if run is None:
             return [rule([("run", "strong")], width), *self._empty()]
         glyph, ink = STAGE_GLYPHS.get(run.state, ("?", "warn"))
-        versions = " · ".join(f"{name} {version}" for name, version in run.versions.items())
+        versions = {name: f"{name} {version}" for name, version in run.versions.items()}
         title: list[Part] = [("run ", "strong"), (run.run, "text"), (f"  {glyph} {run.state}", ink)]
-        pair = f"{run.pair}: {versions}" if versions else run.pair
-        if len(pair) + sum(len(one_line(text)) for text, _ in title) + 7 > width:
-            pair = run.pair
+        pair_only = [versions[name] for name in ("speculators", "vllm") if name in versions]
+        forms = [f"{run.pair}: {' · '.join(versions.values())}", " · ".join(pair_only)] if pair_only else []
+        room = width - sum(len(one_line(text)) for text, _ in title) - 7
+        pair = next((form for form in forms if len(form) <= room), run.pair)
         rows = [rule(title, width, [(pair, "muted")])]
         names = max((cell_len(one_line(_name(stage))) for stage in run.stages), default=0)
         rows += [self._stage(stage, min(names, 18), width) for stage in self._window(run.stages)]
