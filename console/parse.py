@@ -96,7 +96,7 @@ def _traceback(traceback: Traceback) -> dict[str, Any]:
         "headline": traceback.headline,
         "message_first_line": traceback.message_first_line,
         "innermost": to_wire(traceback.innermost),
-        "repeated_by": max(1, len(traceback.workers)),
+        "repeated_by": traceback.processes,
         "patches": [{"patch": patch, "why": why} for patch, why in patches(traceback)],
     }
 

@@ -58,10 +58,10 @@ class LogFindings:
         self._path = path
         self._reset("")
 
-    def _reset(self, identity: str) -> None:
+    def _reset(self, identity: str, restarted: str = "") -> None:
         from remote.logs.reader import LogReader
 
-        self._reader: LogReader = LogReader()
+        self._reader: LogReader = LogReader(restarted=restarted)
         self._id = identity
         self._offset = 0
         self._finished = False
@@ -76,13 +76,16 @@ class LogFindings:
             fd = files.open_read(self._path)
             try:
                 seen = os.fstat(fd)
-                if files.file_id(seen) != self._id or seen.st_size < self._offset:
-                    self._reset(files.file_id(seen))
+                if self._id and files.file_id(seen) != self._id:
+                    self._reset(files.file_id(seen), "rotated")
+                elif seen.st_size < self._offset or not self._goes_on(fd):
+                    self._reset(files.file_id(seen), "truncated")
+                self._id = files.file_id(seen)
                 data = os.pread(fd, LOG_STEP, self._offset)
             finally:
                 os.close(fd)
         if data:
-            self._reader.feed(data)
+            self._reader.feed(data, at=time.time())
             self._offset += len(data)
         elif over:
             self._reader.finish()
@@ -90,6 +93,11 @@ class LogFindings:
         if data or over:
             self.findings = self._reader.findings()
         return bool(data)
+
+    def _goes_on(self, fd: int) -> bool:
+        """False when what stands before our place is not what was read: truncated, and grown again since."""
+        before = min(64, self._offset)
+        return before == 0 or self._reader.follows(os.pread(fd, before, self._offset - before))
 
 
 class AttemptReader:
