@@ -25,7 +25,7 @@ if os.fork() == 0:
     for _ in range(2):
         if os.fork() == 0:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            os.write(1, b"worker %d\n" % os.getpid())  # whole, where print may write in parts
+            os.write(1, b"worker %d" % os.getpid() + bytes([10]))  # whole, where print may write in parts
             time.sleep(600)
     time.sleep(600)
 print("main", os.getpid(), flush=True)
