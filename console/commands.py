@@ -28,7 +28,7 @@ patches_app = typer.Typer(help="Compat patches: what is needed, active or off.",
 app.add_typer(patches_app, name="patches")
 
 ProjectOption = Annotated[Path | None, typer.Option("--project", help="Folder with an eyas.toml.", show_default=False)]
-HostOption = Annotated[str | None, typer.Option("--host", help="Which [host.NAME].", show_default=False)]
+HostOption = Annotated[str | None, typer.Option("--host", help="Which host of eyas.toml.", show_default=False)]
 RunOption = Annotated[str | None, typer.Option("--run", help="A run's id; default: the newest.", show_default=False)]
 StageArgument = Annotated[str | None, typer.Argument(help="Default: the one that runs or failed.", show_default=False)]
 AttemptOption = Annotated[int | None, typer.Option("--attempt", help="Default: the latest.", show_default=False)]
