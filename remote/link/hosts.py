@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from remote.link.errors import BadHost
@@ -25,12 +25,6 @@ _TARGET = re.compile(
 )
 _PYTHON = re.compile(r"[A-Za-z0-9/._+][A-Za-z0-9/._+-]*")
 _MAX_JUMPS = 8
-
-
-def own_known_hosts() -> Path:
-    """The workstation's own known-hosts file, used unless a profile names another."""
-    base = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else Path.home() / ".config") / "eyas" / "known_hosts"
 
 
 @dataclass(frozen=True)
@@ -50,8 +44,8 @@ class HostProfile:
     """Names of the workstation's variables that a started stage gets."""
     expected_fingerprint: str | None = None
     """`SHA256:…` of the host key: any other is refused, this one is accepted unasked."""
-    known_hosts: Path = field(default_factory=own_known_hosts)
-    """Our own record of host keys on the workstation."""
+    known_hosts: Path = Path(os.devnull)
+    """Our own record of host keys on the workstation; by default nothing is on record and nothing is kept."""
     ssh_config: Path | None = None
     """Another ssh configuration than the user's."""
 
