@@ -35,6 +35,19 @@ class Symptom:
 
 
 @dataclass(frozen=True)
+class Sign:
+    """How the drift probe sees the incompatibility: a finding of that kind about that part of the callee.
+
+    `kind` is one of `compat.drift.finding.KINDS`; `callee` is a dotted name inside vLLM without its module
+    (`Scheduler.__init__`, `CacheConfig`) and `name` the parameter, field, method or attribute. "" fits any.
+    """
+
+    kind: str
+    callee: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True)
 class Probe:
     """A decision made from installed sources alone, without importing torch or vllm."""
 
@@ -75,6 +88,8 @@ class Patch:
     """True when only a CPU build of vLLM needs it."""
     written_for: tuple[str, ...] = ()
     """sha256 of each source of `replaces` that the patch was written for; any other source is refused."""
+    signs: tuple[Sign, ...] = ()
+    """What the drift probe finds where this entry is live; () for what no reading of sources can see."""
 
 
 @dataclass(frozen=True)
