@@ -62,7 +62,7 @@ State = Literal["needed", "active", "off", "not applicable", "refused"]
 
 @dataclass(frozen=True)
 class Patch:
-    """A catalogue entry. `probe` gets site-packages; `apply` runs in the stage's process or vLLM's worker."""
+    """A catalogue entry: `probe` gets site-packages; `apply` and `verify` run in the process that is to be mended."""
 
     id: str
     drift: str
@@ -71,25 +71,37 @@ class Patch:
     speculators: str
     """PEP 440 range it concerns, `==0.3.0`."""
     vllm: str
-    symptoms: tuple[Symptom, ...]
     cause: str
     mend: str
-    """What the patch does, in one sentence."""
-    replaces: str
-    """The dotted name of the code that it replaces or wraps."""
-    where: Where
+    """What the patch does, in one sentence; where `apply` is None, what to do instead."""
     probe: Callable[[Path], Probe]
-    apply: Callable[[], None]
-    risk: str = ""
-    references: tuple[str, ...] = ()
-    silent: bool = False
-    """True when nothing is ever raised: only the data is wrong."""
-    cpu_only: bool = False
-    """True when only a CPU build of vLLM needs it."""
+    apply: Callable[[], None] | None = None
+    """Called once, after the code to be replaced was found to be what it was `written_for`. None: nothing at run time
+    mends it."""
+    verify: Callable[[], str] | None = None
+    """Called after `apply`: "" when the patch is in force, else one sentence that says what is wrong."""
+    where: Where = "driver"
+    after: str = ""
+    """The module after whose import the patch is applied; it imports nothing earlier than the process does."""
+    replaces: str = ""
+    """The dotted name of the code that it replaces or wraps; for advice, of the code that breaks."""
     written_for: tuple[str, ...] = ()
     """sha256 of each source of `replaces` that the patch was written for; any other source is refused."""
+    symptoms: tuple[Symptom, ...] = ()
     signs: tuple[Sign, ...] = ()
     """What the drift probe finds where this entry is live; () for what no reading of sources can see."""
+    silent: bool = False
+    """True when nothing is ever raised: only the data is wrong."""
+    gate: str = ""
+    """The gate (`pipeline/gates/`) that catches a silent entry."""
+    architectures: tuple[str, ...] = ()
+    """Classes of target models that it concerns; () for all."""
+    cpu_only: bool = False
+    """True when only a CPU build of vLLM needs it."""
+    story: str = ""
+    """What the account that this project starts from says of it, and where it errs."""
+    risk: str = ""
+    references: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

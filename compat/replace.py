@@ -22,14 +22,15 @@ class Refused(Exception):
     """The installed code is not the code that the patch was written for."""
 
 
-def expect(dotted: str, written_for: tuple[str, ...]) -> None:
-    """Raises Refused unless the installed source of `dotted` has one of the digests."""
+def expect(dotted: str, written_for: tuple[str, ...]) -> str:
+    """The digest of the installed source of `dotted`. Raises Refused unless it is one of those."""
     try:
         code = source.find(site_of(dotted), dotted)
     except source.SourceNotFound as error:
         raise Refused(f"{dotted} was not found: {error}") from None
     if code.digest not in written_for:
         raise Refused(f"{code.place} ({dotted}) is not the code that this patch was written for")
+    return code.digest
 
 
 def site_of(dotted: str) -> Path:

@@ -26,14 +26,14 @@ def status(site: Path | None, switches: Switches, versions: Mapping[str, str]) -
 def _one(patch: Patch, site: Path | None, switch: Switch, versions: Mapping[str, str]) -> PatchStatus:
     code = ""
     refusal = ""
-    if site:
+    if site and patch.replaces:
         try:
             located = source.find(site, patch.replaces)
             code = textwrap.dedent(located.text)
-            if located.digest not in patch.written_for:
+            if patch.apply and located.digest not in patch.written_for:
                 refusal = f"{located.place} is not the code that this patch was written for"
         except source.SourceNotFound as error:
-            refusal = f"{patch.replaces} was not found: {error}"
+            refusal = f"{patch.replaces} was not found: {error}" if patch.apply else ""
     probe = decide(patch, site, versions)
     state, reason = _state(probe, switch, refusal)
     return PatchStatus(

@@ -34,8 +34,7 @@ def main() -> None:
         return
     if len(missing) < len(samples):
         note(f"{len(samples) - len(missing)} of {len(samples)} samples are on disk and valid; doing the others.")
-    for one in activate("driver", parse(os.environ.get(VARIABLE, ""))):
-        record.patch(one, "driver")
+    activate("driver", parse(os.environ.get(VARIABLE, "")), lambda applied: record.patch(applied, "driver"))
     _extract(wanted, target, layers, store, missing, len(samples))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, default_arguments, expect, generator_module, once
+from compat.replace import GENERATOR, default_arguments, generator_module
 
 ID = "chunked-prefill"
 CALLER = f"{GENERATOR}.VllmHiddenStatesGenerator.generate"
@@ -33,10 +33,8 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    expect(REPLACES, WRITTEN_FOR)
     module = generator_module()
-    if once(module, ID):
-        default_arguments(module, "SchedulerConfig", lambda given: {"enable_chunked_prefill": False})
+    default_arguments(module, "SchedulerConfig", lambda given: {"enable_chunked_prefill": False})
 
 
 PATCH = Patch(
@@ -55,6 +53,7 @@ PATCH = Patch(
     mend="SchedulerConfig(enable_chunked_prefill=False): a prompt that does not fit into a step waits for the next.",
     replaces=REPLACES,
     where="driver",
+    after=GENERATOR,
     probe=probe,
     apply=apply,
     risk="A batch above the limit takes one step more; max_num_batched_tokens is never below the longest prompt.",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, expect, once
+from compat.replace import GENERATOR
 from compat.versions import installed, is_cpu_build
 
 ID = "cuda-memory-info"
@@ -26,11 +26,7 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    expect(REPLACES, WRITTEN_FOR)
     import torch
-
-    if not once(torch.cuda, ID):
-        return
 
     def mem_get_info(device: object = None) -> tuple[int, int]:
         from vllm.platforms import current_platform
@@ -55,6 +51,7 @@ PATCH = Patch(
     mend="Reports the CPU platform's own KV cache space (VLLM_CPU_KVCACHE_SPACE) as the free memory.",
     replaces=REPLACES,
     where="driver",
+    after=GENERATOR,
     probe=probe,
     apply=apply,
     risk="Any other code of the stage's process that asks CUDA for memory gets the same answer.",

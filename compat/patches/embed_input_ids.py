@@ -7,7 +7,7 @@ from typing import Any
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import WORKER, expect, once, worker_module
+from compat.replace import WORKER, worker_module
 
 ID = "embed-input-ids"
 CALLER = f"{WORKER}._patched_forward"
@@ -31,10 +31,7 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    expect(REPLACES, WRITTEN_FOR)
     module = worker_module()
-    if not once(module, ID):
-        return
     extension = module.HiddenStatesWorkerExtension
     wrapped = extension._setup_hidden_states_capture
 
@@ -66,6 +63,7 @@ PATCH = Patch(
     mend="Gives the decoder its old name back, in each worker, once the capture is set up.",
     replaces=REPLACES,
     where="worker",
+    after=WORKER,
     probe=probe,
     apply=apply,
     references=("vllm-project/vllm#27583", "vllm-project/speculators#225"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, default_arguments, expect, generator_module, once
+from compat.replace import GENERATOR, default_arguments, generator_module
 
 ID = "encoder-decoder-flag"
 REPLACES = f"{GENERATOR}.VllmHiddenStatesGenerator._create_vllm_config"
@@ -26,10 +26,8 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    expect(REPLACES, WRITTEN_FOR)
     module = generator_module()
-    if once(module, ID):
-        default_arguments(module, "SchedulerConfig", lambda given: {"is_encoder_decoder": False})
+    default_arguments(module, "SchedulerConfig", lambda given: {"is_encoder_decoder": False})
 
 
 PATCH = Patch(
@@ -49,6 +47,7 @@ PATCH = Patch(
     mend="Passes is_encoder_decoder=False, which is true of every decoder-only target.",
     replaces=REPLACES,
     where="driver",
+    after=GENERATOR,
     probe=probe,
     apply=apply,
     risk="Wrong for an encoder-decoder target, which EAGLE-3 has no use for.",

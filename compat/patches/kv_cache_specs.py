@@ -7,7 +7,7 @@ from typing import Any
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, expect, generator_module, once
+from compat.replace import GENERATOR, generator_module
 
 ID = "kv-cache-specs"
 CALLEE = "vllm.v1.core.kv_cache_utils.get_kv_cache_config_from_groups"
@@ -27,10 +27,7 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    expect(REPLACES, WRITTEN_FOR)
     module = generator_module()
-    if not once(module, ID):
-        return
     wrapped = module.get_kv_cache_config_from_groups
 
     def get_kv_cache_config_from_groups(*, kv_cache_specs: object = None, **given: Any) -> Any:
@@ -50,6 +47,7 @@ PATCH = Patch(
     mend="Drops the argument on the way.",
     replaces=REPLACES,
     where="driver",
+    after=GENERATOR,
     probe=probe,
     apply=apply,
     references=("vllm-project/speculators#225",),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, default_arguments, expect, generator_module, once
+from compat.replace import GENERATOR, default_arguments, generator_module
 
 ID = "prefix-caching"
 REPLACES = f"{GENERATOR}.VllmHiddenStatesGenerator._create_vllm_config"
@@ -29,10 +29,8 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    expect(REPLACES, WRITTEN_FOR)
     module = generator_module()
-    if once(module, ID):
-        default_arguments(module, "CacheConfig", lambda given: {"enable_prefix_caching": False})
+    default_arguments(module, "CacheConfig", lambda given: {"enable_prefix_caching": False})
 
 
 PATCH = Patch(
@@ -54,6 +52,7 @@ PATCH = Patch(
     mend="CacheConfig(enable_prefix_caching=False): every token is computed, so every token is captured.",
     replaces=REPLACES,
     where="driver",
+    after=GENERATOR,
     probe=probe,
     apply=apply,
     risk="None for extraction. Giving the requests a block hasher would silence the assertion too, but then shared "

@@ -9,7 +9,7 @@ from typing import Any
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, expect, generator_module, once, subclass
+from compat.replace import GENERATOR, generator_module, subclass
 
 ID = "reply-rank"
 CALLER = f"{GENERATOR}.VllmHiddenStatesGenerator.generate"
@@ -34,10 +34,8 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    expect(REPLACES, WRITTEN_FOR)
     module = generator_module()
-    if once(module, ID):
-        subclass(module, "MultiprocExecutor", _members)
+    subclass(module, "MultiprocExecutor", _members)
 
 
 def _members(base: Any) -> Mapping[str, Any]:
@@ -68,6 +66,7 @@ PATCH = Patch(
     mend="Puts the reply to _get_captured_states back into a list of one.",
     replaces=REPLACES,
     where="driver",
+    after=GENERATOR,
     probe=probe,
     apply=apply,
     references=("vllm-project/speculators#225",),

@@ -9,7 +9,7 @@ from typing import Any
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, expect, generator_module, once, subclass
+from compat.replace import GENERATOR, generator_module, subclass
 
 ID = "row-attribution"
 REPLACES = f"{GENERATOR}.VllmHiddenStatesGenerator.generate"
@@ -80,10 +80,7 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    expect(REPLACES, WRITTEN_FOR)
     module = generator_module()
-    if not once(module, ID):
-        return
     ledger = Ledger()
     subclass(module, "Scheduler", lambda base: _scheduler(base, ledger))
     subclass(module, "MultiprocExecutor", lambda base: _executor(base, ledger))
@@ -146,6 +143,7 @@ PATCH = Patch(
     "request did not run whole.",
     replaces=REPLACES,
     where="driver",
+    after=GENERATOR,
     probe=probe,
     apply=apply,
     risk="On vLLM 0.16.0 whole, uncached prompts run in input order anyway, so there this only guards.",

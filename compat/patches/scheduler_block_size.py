@@ -8,7 +8,7 @@ from typing import Any
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, expect, generator_module, once, subclass
+from compat.replace import GENERATOR, generator_module, subclass
 
 ID = "scheduler-block-size"
 CALLEE = "vllm.v1.core.sched.scheduler.Scheduler.__init__"
@@ -28,10 +28,8 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    expect(REPLACES, WRITTEN_FOR)
     module = generator_module()
-    if once(module, ID):
-        subclass(module, "Scheduler", _members)
+    subclass(module, "Scheduler", _members)
 
 
 def _members(base: Any) -> Mapping[str, Any]:
@@ -55,6 +53,7 @@ PATCH = Patch(
     mend="Passes the block size of the cache config.",
     replaces=REPLACES,
     where="driver",
+    after=GENERATOR,
     probe=probe,
     apply=apply,
     references=("vllm-project/speculators#225",),

@@ -8,7 +8,7 @@ from typing import Any
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, expect, generator_module, once, subclass
+from compat.replace import GENERATOR, generator_module, subclass
 
 ID = "two-phase-execution"
 EXECUTOR = "vllm.v1.executor.multiproc_executor.MultiprocExecutor"
@@ -30,10 +30,8 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    expect(REPLACES, WRITTEN_FOR)
     module = generator_module()
-    if once(module, ID):
-        subclass(module, "MultiprocExecutor", _members)
+    subclass(module, "MultiprocExecutor", _members)
 
 
 def _members(base: Any) -> Mapping[str, Any]:
@@ -59,6 +57,7 @@ PATCH = Patch(
     mend="Calls sample_tokens(None) whenever execute_model returned None.",
     replaces=REPLACES,
     where="driver",
+    after=GENERATOR,
     probe=probe,
     apply=apply,
     references=("vllm-project/vllm#26866", "vllm-project/speculators#225"),

@@ -36,7 +36,7 @@ def main() -> None:
     from compat.switches import parse
     from pipeline.engine.hidden_states import Engine
 
-    activate("driver", parse(os.environ["EYAS_SWITCHES"]))
+    activate("driver", parse(os.environ["EYAS_SWITCHES"]), lambda applied: None)
     with Engine(Path(target), OUTPUTS, 600, int(tensor_parallel), "float32") as engine:
         limit = engine._generator.vllm_config.scheduler_config.max_num_batched_tokens
         states = {name: engine.generate(prompts) for name, prompts in batches(int(tensor_parallel))}

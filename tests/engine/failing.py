@@ -44,7 +44,7 @@ def _generate(target: Path, above_limit: bool) -> None:
     from compat.switches import parse
     from pipeline.engine.hidden_states import Engine
 
-    activate("driver", parse(os.environ["EYAS_SWITCHES"]))
+    activate("driver", parse(os.environ["EYAS_SWITCHES"]), lambda applied: None)
     with Engine(target, (1, 3, 4, 7), 600) as engine:
         engine.generate([[(7 * i) % 500 + 10 for i in range(40)]])
         length, count = (500, 20) if above_limit else (20, 1)
