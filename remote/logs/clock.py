@@ -25,6 +25,7 @@ _TIME = re.compile(
 )
 _NO_YEAR = 2024
 """Where a format has no year: a leap year, so that every date exists."""
+_YEAR = 366 * 86400.0
 
 
 class Time(NamedTuple):
@@ -101,9 +102,17 @@ class Clock:
                 return None  # the line's beginning may be gone
             time = read_time(self._tail, start, end)
             if time is not None and time.form == form:
-                return time
+                return self._in_order(time)
             end = start - 1
         return None
+
+    def _in_order(self, time: Time) -> Time:
+        """A time without a year, within half a year of those known: 1 January comes after 31 December."""
+        known = [other.seconds for other in self._after.values() if other.form == time.form]
+        if time.form == "iso" or not known:
+            return time
+        years = round((max(known) - time.seconds) / _YEAR)
+        return time._replace(seconds=time.seconds + years * _YEAR) if years else time
 
     def _search(self, number: int, offset: int, text: bytes, start: int) -> None:
         """`text` begins at byte `start` of the log. Only whole lines count, and none longer than the tail kept."""
@@ -116,7 +125,7 @@ class Clock:
                 return
             time = read_time(text, place, end) if end - place <= TAIL_BYTES else None
             if time is not None and (place + start > offset or time.at_start):
-                self._after[number] = time
+                self._after[number] = self._in_order(time)
                 del self._waiting[number]
                 return
             place = end + 1

@@ -21,13 +21,43 @@ _STAMP = re.compile(
 _ASKED = re.compile(r"(?:(?:\d{4}-)?(?P<month>\d\d)-(?P<day>\d\d)[T ]+)?(?P<clock>\d{1,2}:\d\d(?::\d\d)?)$")
 
 
+_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
+"""Days of a leap year before each month: every date that is printed has a place in it."""
+_YEAR = 366 * 86400
+
+
 class Moment(NamedTuple):
-    """A time within a year: most stamps name none."""
+    """A time within a year: most stamps name none.
+
+    Of two moments the earlier one is that from which the other is reached sooner: no log lasts half a year, so
+    1 January comes after 31 December.
+    """
 
     month: int
     day: int
     second: int
     """Of the day."""
+
+    def __gt__(self, other: tuple[int, ...]) -> bool:
+        return _is_before(other, self)
+
+    def __lt__(self, other: tuple[int, ...]) -> bool:
+        return _is_before(self, other)
+
+    def __le__(self, other: tuple[int, ...]) -> bool:
+        return not _is_before(other, self)
+
+    def __ge__(self, other: tuple[int, ...]) -> bool:
+        return not _is_before(self, other)
+
+
+def _is_before(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return 0 < (_place(*other) - _place(*one)) % _YEAR < _YEAR // 2
+
+
+def _place(month: int, day: int, second: int) -> int:
+    """Seconds since the year began."""
+    return (_BEFORE[(month - 1) % 12] + day - 1) * 86400 + second
 
 
 def moments(data: bytes) -> Iterator[tuple[Moment, int]]:
