@@ -74,6 +74,11 @@ class Attempt:
         return os.path.join(self.folder, "stdout.log")
 
     @property
+    def reader(self) -> str:
+        """State of the log's reader at a byte offset: a cache of the agents."""
+        return os.path.join(self.folder, "reader.state")
+
+    @property
     def events(self) -> str:
         return os.path.join(self.folder, "events.jsonl")
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import calendar
-import contextlib
 import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from remote.agent import files
 from remote.agent.events import Events
 from remote.agent.layout import Attempt, Run, is_stage_name
+from remote.agent.log_findings import LogFindings
 from remote.agent.reading import Reading, World, read_attempt
-from remote.logs.findings import Findings
+from remote.logs.findings import Findings, Stall
 from remote.views import (
     DONE,
     FAILED,
@@ -28,12 +28,6 @@ from remote.views import (
     RunView,
     StageView,
 )
-
-if TYPE_CHECKING:
-    from remote.logs.reader import LogReader
-
-LOG_STEP = 1 << 18
-"""Bytes of log taken in at a time: small enough that the agent answers in between."""
 
 
 def stage_state(attempt: AttemptView | None) -> str:
@@ -51,62 +45,13 @@ def stage_state(attempt: AttemptView | None) -> str:
     return DONE if attempt.state == "exited" and attempt.rc == 0 else FAILED
 
 
-class LogFindings:
-    """The findings of one attempt's log, fed piece by piece."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._reset("")
-
-    def _reset(self, identity: str, restarted: str = "") -> None:
-        from remote.logs.reader import LogReader
-
-        self._reader: LogReader = LogReader(restarted=restarted)
-        self._id = identity
-        self._offset = 0
-        self._finished = False
-        self.findings = Findings()
-
-    def read(self, over: bool) -> bool:
-        """Take in at most LOG_STEP new bytes. True when there are more. `over`: nothing more will be written."""
-        if self._finished:
-            return False
-        data = b""
-        with contextlib.suppress(OSError):
-            fd = files.open_read(self._path)
-            try:
-                seen = os.fstat(fd)
-                if self._id and files.file_id(seen) != self._id:
-                    self._reset(files.file_id(seen), "rotated")
-                elif seen.st_size < self._offset or not self._goes_on(fd):
-                    self._reset(files.file_id(seen), "truncated")
-                self._id = files.file_id(seen)
-                data = os.pread(fd, LOG_STEP, self._offset)
-            finally:
-                os.close(fd)
-        if data:
-            self._reader.feed(data, at=time.time())
-            self._offset += len(data)
-        elif over:
-            self._reader.finish()
-            self._finished = True
-        if data or over:
-            self.findings = self._reader.findings()
-        return bool(data)
-
-    def _goes_on(self, fd: int) -> bool:
-        """False when what stands before our place is not what was read: truncated, and grown again since."""
-        before = min(64, self._offset)
-        return before == 0 or self._reader.follows(os.pread(fd, before, self._offset - before))
-
-
 class AttemptReader:
     """What is kept of one attempt between two looks."""
 
     def __init__(self, attempt: Attempt, log: bool) -> None:
         self.attempt = attempt
         self.events = Events(attempt.events)
-        self.log = LogFindings(attempt.log) if log else None
+        self.log = LogFindings(attempt) if log else None
         self._final: Reading | None = None
         self.reading = read_attempt(attempt, World())
 
@@ -233,7 +178,7 @@ def _created(run: str) -> float:
 
 def with_findings_of(view: RunView, attempt: Attempt) -> RunView:
     """The view with the findings of one attempt, maybe an earlier one, in its stage's place."""
-    log = LogFindings(attempt.log)
+    log = LogFindings(attempt)
     while log.read(over=True):
         continue
     stages = (replace(s, findings=log.findings) if s.name == attempt.stage else s for s in view.stages)
@@ -257,5 +202,11 @@ def without_clocks(view: RunView) -> RunView:
 
 def _still(stage: StageView) -> StageView:
     attempts = tuple(replace(a, elapsed=None, log_bytes=0) for a in stage.attempts)
-    findings = replace(stage.findings, bytes_read=0, lines_read=0)
+    stalls = tuple(_still_stall(stall) for stall in stage.findings.stalls)
+    findings = replace(stage.findings, bytes_read=0, lines_read=0, stalls=stalls)
     return replace(stage, attempts=attempts, findings=findings)
+
+
+def _still_stall(stall: Stall) -> Stall:
+    """A stall that goes on grows every second: it is news again when it has lasted twice as long."""
+    return stall if stall.ended else replace(stall, text="", gap_s=float(int(stall.gap_s).bit_length()))

@@ -13,12 +13,10 @@ from faults.fake_host import FakeHost, py, sh, until
 from remote import protocol
 from remote.agent import fit
 from remote.agent.events import Events
-from remote.agent.view import LogFindings, RunReader, stage_state, without_clocks
+from remote.agent.view import RunReader, stage_state, without_clocks
 from remote.logs.findings import Findings, Frame, Traceback
 from remote.views import AttemptView, ExceptionReport, RunView, StageView
 from remote.wire import from_wire
-
-FRAME = '  File "stage.py", line 3, in main\n    fail()\n'
 
 FAILING = """
 import sys
@@ -206,23 +204,3 @@ def test_a_view_that_is_too_large_for_a_frame_is_shortened_and_says_so(count: in
 def test_a_view_that_fits_is_sent_as_it_is() -> None:
     view = RunView("20260101T000000Z-00000000", "p", 0.0, "seed", stages=(StageView("one", "One", notes=("n",)),))
     assert from_wire(RunView, json.loads(fit.encode_view(lambda wire: wire, view))) == view
-
-
-def test_a_log_that_was_rewritten_in_place_is_read_anew_and_says_so(tmp_path: Path) -> None:
-    """Truncated and grown beyond our place since: its size alone does not tell."""
-    log = tmp_path / "stdout.log"
-    log.write_text("Traceback (most recent call last):\n" + FRAME + "ValueError: old\n")
-    findings = LogFindings(str(log))
-    while findings.read(over=False):
-        continue
-    assert findings.findings.restarted == ""
-    log.write_text("another run\n" * 50 + "Traceback (most recent call last):\n" + FRAME + "KeyError: 'new'\n")
-    while findings.read(over=False):
-        continue
-    assert [t.exception_type for t in findings.findings.tracebacks] == ["KeyError"]
-    assert findings.findings.restarted == "truncated"
-    (tmp_path / "next").write_text("quiet\n")
-    (tmp_path / "next").replace(log)
-    while findings.read(over=False):
-        continue
-    assert (findings.findings.tracebacks, findings.findings.restarted) == ((), "rotated")
