@@ -1,4 +1,4 @@
-"""`python -m compat status --site DIR [--switches JSON] [--json]`: the patches against one environment."""
+"""`python -m compat status --site DIR [--switches JSON] [--attempt DIR] [--json]`: patches against one environment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from compat.status import status
+from compat import environment, record
+from compat.status import in_attempt, status
 from compat.switches import parse
 
 
@@ -18,20 +19,23 @@ def main(argv: list[str] | None = None) -> int:
     show = commands.add_parser("status", help="which patches an environment needs")
     show.add_argument("--site", type=Path, required=True, help="site-packages of the environment")
     show.add_argument("--switches", default="", help='JSON, such as {"off": ["prefix-caching"]}')
+    show.add_argument("--attempt", type=Path, help="an attempt's folder: what its processes applied is active")
     show.add_argument("--json", action="store_true")
     options = parser.parse_args(argv)
-    if not options.site.is_dir():
-        print(f"There is no folder {options.site}; give the site-packages of an environment.", file=sys.stderr)
-        return 2
     try:
-        switches = parse(options.switches)
+        if not options.site.is_dir():
+            raise ValueError(f"There is no folder {options.site}; give the site-packages of an environment.")
+        rows = status(options.site, parse(options.switches), {})
+        if options.attempt:
+            rows = in_attempt(rows, record.patches(options.attempt), str(options.attempt))
     except ValueError as error:
-        print(f"The switches cannot be read: {error}.", file=sys.stderr)
+        print(error, file=sys.stderr)
         return 2
-    rows = status(options.site, switches, {})
+    told = [one.told for one in environment.read(options.site).both]
     if options.json:
-        print(json.dumps([asdict(row) for row in rows], indent=1))
+        print(json.dumps({"environment": told, "patches": [asdict(row) for row in rows]}, indent=1))
     else:
+        print("\n".join(told))
         for row in rows:
             print(f"{row.state:15} {row.drift:4} {row.id:22} {row.reason}")
     return 0

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
+from compat import environment, own_code
 from compat.catalogue import PATCHES
 from compat.hooks import after_import
 from compat.patch import Applied, Patch, Switches
-from compat.replace import Refused, expect, once, site_of
-from compat.status import decide
+from compat.replace import Refused, expect, once
+from compat.status import judge
 from compat.switches import switch_of
-from compat.versions import installed
 
 
 def activate(where: Literal["driver", "worker"], switches: Switches, report: Callable[[Applied], None]) -> None:
@@ -36,20 +33,16 @@ def _settle(patch: Patch, switches: Switches, report: Callable[[Applied], None])
 
 
 def _applied(patch: Patch, switches: Switches) -> Applied:
-    digest = own_digest(patch)
-    site = site_of(patch.after)
-    probe = decide(patch, site, installed(site))
-    switch = switch_of(patch, switches)
-    if switch == "off":
-        return Applied(patch.id, "off" if probe.needed else "not applicable", probe.reason, digest)
-    if switch == "auto" and not probe.needed:
-        return Applied(patch.id, "not applicable", probe.reason, digest)
+    digest = own_code.digest(patch)
+    state, reason = judge(patch, environment.here(), switch_of(patch, switches))
+    if state != "needed":
+        return Applied(patch.id, state, reason, digest)
     try:
         replaced = expect(patch.replaces, patch.written_for)
         _apply(patch)
     except Refused as refusal:
         return Applied(patch.id, "refused", str(refusal), digest)
-    return Applied(patch.id, "active", probe.reason, digest, replaced)
+    return Applied(patch.id, "active", reason, digest, replaced)
 
 
 def _apply(patch: Patch) -> None:
@@ -63,9 +56,3 @@ def _apply(patch: Patch) -> None:
         raise Refused(f"applying {patch.id} raised {type(error).__name__}: {error}") from error
     if wrong:
         raise Refused(wrong)
-
-
-def own_digest(patch: Patch) -> str:
-    """sha256 of the file that the patch is written in."""
-    file = inspect.getsourcefile(patch.probe)
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""

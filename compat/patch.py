@@ -126,11 +126,25 @@ class PatchStatus:
     silent: bool = False
     speculators: str = ""
     vllm: str = ""
+    since: str = ""
+    """Both ranges in words."""
     cause: str = ""
     mend: str = ""
+    where: Where = "driver"
+    advice: bool = False
+    """True when nothing at run time mends it: `mend` says what to do instead."""
+    code: str = ""
+    """What the patch does: its own source; '' for advice."""
+    digest: str = ""
+    """sha256 of the patch's own source file."""
     replaces: str = ""
     replaced_code: str = ""
     """Source of the code that is replaced, as installed; '' where it cannot be read."""
+    replaced_at: str = ""
+    """`file:line` of that code."""
+    gate: str = ""
+    architectures: tuple[str, ...] = ()
+    story: str = ""
     references: tuple[str, ...] = ()
     risk: str = ""
 

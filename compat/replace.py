@@ -26,7 +26,7 @@ def expect(dotted: str, written_for: tuple[str, ...]) -> str:
     """The digest of the installed source of `dotted`. Raises Refused unless it is one of those."""
     try:
         code = source.find(site_of(dotted), dotted)
-    except source.SourceNotFound as error:
+    except source.SourceError as error:
         raise Refused(f"{dotted} was not found: {error}") from None
     if code.digest not in written_for:
         raise Refused(f"{code.place} ({dotted}) is not the code that this patch was written for")

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import io
+import sys
+import tokenize
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from compat import roots
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-class SourceNotFound(LookupError):
-    """The dotted name leads to no module, class or function under this site-packages folder."""
+class SourceError(Exception):
+    """Why a dotted name leads to no code."""
+
+
+class SourceNotFound(SourceError, LookupError):
+    """There is no such module, class or function in this environment."""
+
+
+class SourceUnreadable(SourceError):
+    """There is a file, and what it holds is not known: no permission, no text, or no Python to this Python."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +33,7 @@ class Code:
     """One function or class as it is installed."""
 
     file: str
-    """Relative to site-packages."""
+    """Relative to site-packages; the full path of code that lies elsewhere (an editable install)."""
     line: int
     text: str
     node: ast.AST
@@ -38,29 +51,50 @@ class Code:
         return f"{self.file}:{getattr(node, 'lineno', self.line)}"
 
 
-@lru_cache(maxsize=64)
-def _read(path: Path, _stamp: tuple[int, int]) -> tuple[str, ast.Module]:
-    text = path.read_text(encoding="utf-8")
-    return text, ast.parse(text)
-
-
 def module(site: Path, dotted: str) -> Code:
-    """A whole module. Raises SourceNotFound."""
-    stem = site.joinpath(*dotted.split("."))
-    for path in (stem.with_suffix(".py"), stem / "__init__.py"):
-        try:
-            stat = path.stat()
-            text, tree = _read(path, (stat.st_mtime_ns, stat.st_size))
-        except OSError:
-            continue
-        except (SyntaxError, ValueError) as error:
-            raise SourceNotFound(f"{path} cannot be parsed: {error}") from None
-        return Code(path.relative_to(site).as_posix(), 1, text, tree)
+    """A whole module. Raises SourceNotFound, SourceUnreadable."""
+    parts = dotted.split(".")
+    for root in roots.of(site, parts[0]):
+        stem = root.joinpath(*parts)
+        for path in (stem.with_suffix(".py"), stem / "__init__.py"):
+            try:
+                stat = path.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                raise SourceUnreadable(f"{path} cannot be read: {error.strerror}") from None
+            parsed = _parsed(path, (stat.st_mtime_ns, stat.st_size))
+            if isinstance(parsed, str):
+                raise SourceUnreadable(f"{path} {parsed}")
+            file = path.relative_to(site) if path.is_relative_to(site) else path
+            return Code(file.as_posix(), 1, *parsed)
     raise SourceNotFound(f"no module {dotted} in {site}")
 
 
+@lru_cache(maxsize=512)
+def _parsed(path: Path, _stamp: tuple[int, int]) -> tuple[str, ast.Module] | str:
+    """The text and its tree, each file read once; or why there is none, as the rest of a sentence."""
+    try:
+        data = path.read_bytes()
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        text = io.TextIOWrapper(io.BytesIO(data), encoding).read()
+        return text, ast.parse(text)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    except UnicodeDecodeError as error:
+        return f"is no {error.encoding} text (byte {error.start})"
+    except SyntaxError as error:
+        where = f" (line {error.lineno}: {error.msg})" if error.lineno else f" ({error.msg})"
+        return f"is no Python to the host's Python {sys.version_info.major}.{sys.version_info.minor}{where}"
+    except (ValueError, RecursionError, MemoryError) as error:
+        return f"cannot be parsed: {str(error) or type(error).__name__}"
+
+
 def find(site: Path, dotted: str) -> Code:
-    """The class or function that a dotted name means, `package.module.Class.method`. Raises SourceNotFound."""
+    """The class or function that a dotted name means, `package.module.Class.method`.
+
+    Raises SourceNotFound, SourceUnreadable.
+    """
     parts = dotted.split(".")
     for split in range(len(parts) - 1, 0, -1):
         try:

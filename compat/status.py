@@ -3,39 +3,122 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
-from compat import source
+from compat import environment, own_code, source
 from compat.catalogue import PATCHES
-from compat.patch import Patch, PatchStatus, Probe, State, Switches
+from compat.environment import Environment
+from compat.patch import Patch, PatchStatus, State, Switches
 from compat.switches import Switch, switch_of
-from compat.versions import installed, is_cpu_build, vllm_version, within
+from compat.versions import at_edge, in_words, within
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether an environment needs a patch, and one sentence that says what decided it."""
+
+    needed: bool | None
+    """None where it cannot be known."""
+    reason: str
 
 
 def status(site: Path | None, switches: Switches, versions: Mapping[str, str]) -> tuple[PatchStatus, ...]:
-    """State of each patch: `needed` will be applied, `off` is needed but switched off, `refused` found other code.
+    """State of each patch: `needed` will be applied, `off` is needed but switched off, `refused` is not applied
+    because other code is installed than the patch was written for, or because what is installed cannot be known.
 
     `site` is the environment's site-packages. None means that it is not made yet: then `versions` (distribution →
-    pinned version) decide, and there is no code to show.
+    pinned version) decide, and there is no code to show. Only an attempt's own record makes a patch `active`.
     """
-    found = installed(site) if site else dict(versions)
-    return tuple(_one(patch, site, switch_of(patch, switches), found) for patch in PATCHES)
+    found = environment.read(site) if site else environment.pinned(versions)
+    return tuple(_one(patch, found, switch_of(patch, switches)) for patch in PATCHES)
 
 
-def _one(patch: Patch, site: Path | None, switch: Switch, versions: Mapping[str, str]) -> PatchStatus:
-    code = ""
-    refusal = ""
-    if site and patch.replaces:
-        try:
-            located = source.find(site, patch.replaces)
-            code = textwrap.dedent(located.text)
-            if patch.apply and located.digest not in patch.written_for:
-                refusal = f"{located.place} is not the code that this patch was written for"
-        except source.SourceNotFound as error:
-            refusal = f"{patch.replaces} was not found: {error}" if patch.apply else ""
-    probe = decide(patch, site, versions)
-    state, reason = _state(probe, switch, refusal)
+class ReportLike(Protocol):
+    """What a process of an attempt said of one patch: `compat.record` has it, and `remote.views`."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def process(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+def in_attempt(rows: Iterable[PatchStatus], reports: Iterable[ReportLike], attempt: str) -> tuple[PatchStatus, ...]:
+    """The patches, a needed one as `active` or `refused` when a process of an attempt reported that.
+
+    What only shows itself in the process (a patch that does not come into force) goes before what the sources say.
+    """
+    reports = tuple(reports)
+    said = {r.id: r for state in ("active", "refused") for r in reports if r.state == state}
+    return tuple(_as_said(row, said[row.id], attempt) if row.id in said else row for row in rows)
+
+
+def _as_said(row: PatchStatus, said: ReportLike, attempt: str) -> PatchStatus:
+    if row.state != "needed":
+        return row
+    if said.state == "refused":
+        return replace(row, state="refused", reason=f"refused in {attempt} ({said.process}): {said.reason}")
+    return replace(row, state="active", reason=f"applied in {attempt} ({said.process}); {row.reason}")
+
+
+def judge(patch: Patch, found: Environment, switch: Switch) -> tuple[State, str]:
+    """The state before the code to be replaced is looked at, with the reason; advice (no `apply`) has no switch."""
+    decision = decide(patch, found)
+    if switch != "auto" and patch.apply:
+        if switch == "on":
+            return "needed", f"switched on; {decision.reason}"
+        if decision.needed is not False:
+            return "off", f"switched off; {decision.reason}"
+    if decision.needed is None:
+        return "refused", decision.reason
+    return ("needed" if decision.needed else "not applicable"), decision.reason
+
+
+def decide(patch: Patch, found: Environment) -> Decision:
+    """By the versions first, then by the patch's probe."""
+    missing = [one.missing for one in found.both if one.missing]
+    if missing:
+        return Decision(False, missing[0])
+    unknown = [one.unknown for one in found.both if one.unknown]
+    if unknown:
+        return Decision(None, unknown[0])
+    notes = [f"{one.name} {one.version} is {one.note}" for one in found.both if one.note]
+    for one, wanted in zip(found.both, (patch.speculators, patch.vllm), strict=True):
+        if at_edge(one.version, wanted):
+            notes.append(f"the range {wanted} begins or ends there, so its sources decide")
+        elif not within(one.version, wanted):
+            read = f" ({one.note})" if one.note else ""
+            return Decision(False, f"{one.name} {one.version}{read} is outside the range {wanted} that this concerns")
+    if patch.cpu_only and not found.cpu_build:
+        return Decision(False, f"vLLM {found.vllm.version} is no CPU build")
+    if patch.architectures:
+        notes.append(f"it concerns targets of the types {', '.join(patch.architectures)} only")
+    decided = _probed(patch, found)
+    return Decision(decided.needed, "; ".join([decided.reason, *notes]))
+
+
+def _probed(patch: Patch, found: Environment) -> Decision:
+    if found.site is None:
+        pair = " and ".join(f"{one.name} {one.version}" for one in found.both)
+        return Decision(True, f"decided by the pinned versions ({pair}); the environment is not made yet")
+    try:
+        probe = patch.probe(found.site)
+    except source.SourceError as error:
+        return Decision(None, f"whether it is needed cannot be known: {error}")
+    return Decision(probe.needed, probe.reason)
+
+
+def _one(patch: Patch, found: Environment, switch: Switch) -> PatchStatus:
+    state, reason = judge(patch, found, switch)
+    code, refusal = _replaced(patch, found.site)
+    if state == "needed" and patch.apply and refusal:
+        state, reason = "refused", refusal
     return PatchStatus(
         id=patch.id,
         title=patch.title,
@@ -46,40 +129,33 @@ def _one(patch: Patch, site: Path | None, switch: Switch, versions: Mapping[str,
         silent=patch.silent,
         speculators=patch.speculators,
         vllm=patch.vllm,
+        since=f"speculators {in_words(patch.speculators)}; vLLM {in_words(patch.vllm)}",
         cause=patch.cause,
         mend=patch.mend,
+        where=patch.where,
+        advice=patch.apply is None,
+        code=own_code.text(patch),
+        digest=own_code.digest(patch),
         replaces=patch.replaces,
-        replaced_code=code,
+        replaced_code=textwrap.dedent(code.text) if code else "",
+        replaced_at=code.place if code else "",
+        gate=patch.gate,
+        architectures=patch.architectures,
+        story=patch.story,
         references=patch.references,
         risk=patch.risk,
     )
 
 
-def _state(probe: Probe, switch: Switch, refusal: str) -> tuple[State, str]:
-    if switch == "off":
-        return ("off", f"switched off; {probe.reason}") if probe.needed else ("not applicable", probe.reason)
-    if switch == "auto" and not probe.needed:
-        return "not applicable", probe.reason
-    if refusal:
-        return "refused", refusal
-    return "needed", probe.reason if switch == "auto" else f"switched on; {probe.reason}"
-
-
-def decide(patch: Patch, site: Path | None, versions: Mapping[str, str]) -> Probe:
-    """Whether an environment needs a patch: by its version ranges first, then by the patch's probe."""
-    have = {"speculators": versions.get("speculators"), "vLLM": vllm_version(versions)}
-    for name, wanted in (("speculators", patch.speculators), ("vLLM", patch.vllm)):
-        version = have[name]
-        if version is None:
-            return Probe(False, f"{name} is not installed in {site}" if site else f"the pair pins no {name}")
-        if not within(version, wanted):
-            return Probe(False, f"{name} {version} is outside the range {wanted} that this concerns")
-    if patch.cpu_only and not is_cpu_build(versions):
-        return Probe(False, f"vLLM {have['vLLM']} is no CPU build")
-    if site is None:
-        pair = f"speculators {have['speculators']} and vLLM {have['vLLM']}"
-        return Probe(True, f"decided by the pinned versions ({pair}); the environment is not made yet")
+def _replaced(patch: Patch, site: Path | None) -> tuple[source.Code | None, str]:
+    """The code that the patch replaces, as installed, and why the patch refuses it ("" when it does not)."""
+    if site is None or not patch.replaces:
+        return None, ""
     try:
-        return patch.probe(site)
-    except source.SourceNotFound as error:
-        return Probe(False, f"the probe could not read the installed sources: {error}")
+        code = source.find(site, patch.replaces)
+    except source.SourceError as error:
+        return None, f"{patch.replaces} was not found: {error}"
+    return (
+        code,
+        "" if code.digest in patch.written_for else f"{code.place} is not the code that this patch was written for",
+    )

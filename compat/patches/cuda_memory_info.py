@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from compat import source
+from compat.environment import installed
 from compat.patch import Patch, Probe, Symptom
 from compat.replace import GENERATOR
-from compat.versions import installed, is_cpu_build
+from compat.versions import is_cpu_build
 
 ID = "cuda-memory-info"
 CALLER = f"{GENERATOR}.VllmHiddenStatesGenerator.__init__"

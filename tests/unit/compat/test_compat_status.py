@@ -120,7 +120,9 @@ def test_the_command_prints_json_and_imports_nothing_but_the_standard_library(si
     command = [sys.executable, "-S", "-m", "compat", "status", "--site", str(site), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=30)
     assert done.returncode == 0, done.stderr
-    assert {row["id"] for row in json.loads(done.stdout)} == {patch.id for patch in PATCHES}
+    answer = json.loads(done.stdout)
+    assert {row["id"] for row in answer["patches"]} == {patch.id for patch in PATCHES}
+    assert answer["environment"] == ["speculators 0.3.0", "vLLM 0.16.0"]
 
 
 @pytest.mark.parametrize("arguments", [["--site", "/no/such/folder"], ["--site", "/tmp", "--switches", "[1]"]])

@@ -1,0 +1,76 @@
+"""Where an environment's packages lie: in site-packages itself, or where its `.pth` files lead (editable installs)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+_FINDER = re.compile(r"import (__editable__\w*_finder)\b")
+
+
+def of(site: Path, package: str) -> list[Path]:
+    """Folders that hold the package, in the order in which Python would look; [] when none does."""
+    return [site] if _holds(site, package) else [root for root in elsewhere(site, package) if _holds(root, package)]
+
+
+def elsewhere(site: Path, package: str) -> list[Path]:
+    """Folders outside site-packages that its `.pth` files add to the path, or name for this package."""
+    found: list[Path] = []
+    try:
+        files = sorted(path for path in site.iterdir() if path.suffix == ".pth")
+    except OSError:
+        return found
+    for file in files:
+        for line in _lines(file):
+            finder = _FINDER.match(line)
+            if finder:
+                place = _mapping(site / f"{finder.group(1)}.py").get(package)
+                found += [Path(place).parent] if place else []
+            elif not line.startswith(("#", "import ", "import\t")):
+                found.append(site / line)
+    return [root for root in dict.fromkeys(found) if root != site]
+
+
+def _holds(root: Path, package: str) -> bool:
+    folder = root / package
+    try:
+        return folder.is_dir() or folder.with_suffix(".py").is_file()
+    except OSError:  # it is there and may not be looked at: whoever reads it says so
+        return True
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _mapping(finder: Path) -> dict[str, str]:
+    """Package → folder, as setuptools writes it into the finder of an editable install."""
+    try:
+        tree = ast.parse(finder.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    for node in tree.body:
+        target = (
+            node.target
+            if isinstance(node, ast.AnnAssign)
+            else node.targets[0]
+            if isinstance(node, ast.Assign)
+            else None
+        )
+        if (
+            isinstance(target, ast.Name)
+            and target.id == "MAPPING"
+            and isinstance(node, (ast.AnnAssign, ast.Assign))
+            and node.value
+        ):
+            try:
+                value = ast.literal_eval(node.value)
+            except ValueError:
+                return {}
+            return {str(k): str(v) for k, v in value.items()} if isinstance(value, dict) else {}
+    return {}
