@@ -45,13 +45,13 @@ def _extract(wanted: Settings, target: Path, layers: Layers, store: Store, missi
     started = time.monotonic()
     with Engine(target, layers.output_indices, wanted.max_length, wanted.tensor_parallel, wanted.dtype) as engine:
         metric("engine_ready_s", round(time.monotonic() - started, 1))
-        about = {"attempt": _attempt(), "patches": record.active_patches()}  # the workers have reported by now
+        store.begin(_attempt(), record.active_patches())  # the workers have reported by now
         pace = Pace("extracting", total, "samples", done=total - len(missing))
         tokens = 0
         for start in range(0, len(missing), wanted.batch_size):
             batch = missing[start : start + wanted.batch_size]
             for sample, states in zip(batch, engine.generate([s.token_ids for s in batch]), strict=True):
-                store.save(sample, _file(sample, states), len(sample.token_ids), about)
+                store.save(sample, _file(sample, states), len(sample.token_ids))
                 tokens += len(sample.token_ids)
                 pace.step()
             metric("tokens_per_s", round(tokens / pace.seconds, 1))

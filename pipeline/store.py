@@ -3,6 +3,8 @@
 A sample is `{"hidden_states": [S, L, H], "token_ids": int64 [S]}`, the layers in the order of `pipeline.layers`. It
 counts only with a line of the manifest whose digests fit the file and the dataset's token ids; the latest line of an
 index wins. The file is renamed into place before its line is added, so a crash in between costs that sample only.
+A line without an index, `{"attempt", "patches"}`, stands before the samples that this attempt made: the patches that
+were in force, each with the process it was applied in, its digest, and the digest of the code that it replaced.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ class Store:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._origin = origin
+        self._attempt = ""
         self._entries = self._load()
         for half in folder.glob(".hs_*.tmp"):
             half.unlink()
@@ -46,7 +49,12 @@ class Store:
             tell()
         return wanted
 
-    def save(self, sample: Sample, data: bytes, rows: int, about: dict[str, Any]) -> None:
+    def begin(self, attempt: str, patches: Sequence[Mapping[str, str]]) -> None:
+        """The samples saved from now on are made by this attempt (`RUN/STAGE/N`), with these patches in force."""
+        self._attempt = attempt
+        self._append({"attempt": attempt, "patches": list(patches)})
+
+    def save(self, sample: Sample, data: bytes, rows: int) -> None:
         """Puts one sample in place and then into the manifest; both are on the disk when this returns."""
         path = self.path(sample.index)
         write_whole(path, data)
@@ -57,7 +65,7 @@ class Store:
             "rows": rows,
             "tokens_sha256": sample.digest,
             **self._origin,
-            **about,
+            "attempt": self._attempt,
         }
         self._append(entry)
         self._entries[sample.index] = entry
@@ -87,7 +95,8 @@ class Store:
         for line in lines:
             try:
                 entry = json.loads(line)
-                entries[int(entry["index"])] = entry
+                if "index" in entry or "attempt" not in entry:
+                    entries[int(entry["index"])] = entry
             except (ValueError, KeyError, TypeError):  # a line cut off by a crash
                 continue
             whole.append(line)

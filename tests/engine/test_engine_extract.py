@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from engine_run import Run
 
-from compat.catalogue import PATCHES
+from compat import own_code
+from compat.catalogue import PATCHES, get
 
 pytestmark = pytest.mark.engine
 
@@ -27,6 +28,11 @@ def clear(run: Run) -> None:
 
 
 def manifest(run: Run) -> list[dict[str, object]]:
+    """The samples' lines."""
+    return [line for line in manifest_lines(run) if "index" in line]
+
+
+def manifest_lines(run: Run) -> list[dict[str, object]]:
     return [json.loads(line) for line in (states(run) / "manifest.jsonl").read_text().splitlines()]
 
 
@@ -67,7 +73,13 @@ def test_extraction_writes_a_whole_sample_for_each_of_the_dataset(run: Run) -> N
         assert tensors["token_ids"] == {**tensors["token_ids"], "dtype": "I64", "shape": [len(row["token_ids"])]}
         assert entry["rows"] == len(row["token_ids"])
         assert entry["layers"] == {"vllm_ids": [2, 4, 5, 8], "output_indices": [1, 3, 4, 7]}
-        assert set(entry["patches"]) == {patch.id for patch in PATCHES}  # type: ignore[arg-type]
+    recorded: list[dict[str, str]] = manifest_lines(run)[0]["patches"]  # type: ignore[assignment]
+    reported = [e for e in attempt.events("patch") if e["state"] == "active"]
+    assert [p["id"] for p in recorded] == [e["id"] for e in reported]
+    for entry in recorded:
+        patch = get(entry["id"])
+        assert patch and entry["digest"] == own_code.digest(patch)
+        assert entry["replaced_digest"] in patch.written_for
     assert "Loading safetensors checkpoint shards" in attempt.log
     processes = {e["id"]: e["process"] for e in attempt.events("patch") if e["state"] == "active"}
     assert processes == {patch.id: "worker" if patch.where == "worker" else "driver" for patch in PATCHES}

@@ -11,15 +11,21 @@ from pipeline.dataset import Sample
 from pipeline.store import MANIFEST, Store
 
 ORIGIN = {"target": "abc", "layers": {"vllm_ids": [2, 4, 5, 8], "output_indices": [1, 3, 4, 7]}, "dtype": "auto"}
+PATCH = {"id": "a", "process": "driver", "digest": "12ab", "replaced_digest": "34cd"}
 SAMPLES = [Sample(i, (i, i + 1, i + 2), (0, 1, 1)) for i in range(4)]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     store = Store(tmp_path / "hidden_states", ORIGIN)
+    store.begin("run/extract/1", [PATCH])
     for sample in SAMPLES:
-        store.save(sample, f"states of {sample.index}".encode(), 3, {"attempt": "run/extract/1", "patches": ["a"]})
+        store.save(sample, f"states of {sample.index}".encode(), 3)
     return tmp_path / "hidden_states"
+
+
+def lines(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / MANIFEST).read_text().splitlines()]
 
 
 def missing(folder: Path, samples: list[Sample] = SAMPLES, origin: dict[str, object] = ORIGIN) -> list[int]:
@@ -39,7 +45,7 @@ def test_absent_truncated_and_foreign_files_are_done_again(folder: Path) -> None
 
 def test_a_file_without_its_manifest_line_is_done_again(folder: Path) -> None:
     lines = (folder / MANIFEST).read_text().splitlines(keepends=True)
-    (folder / MANIFEST).write_text("".join(lines[:3]))
+    (folder / MANIFEST).write_text("".join(lines[:4]))
     assert missing(folder) == [3]
 
 
@@ -53,13 +59,30 @@ def test_a_manifest_line_cut_off_by_a_crash_costs_that_sample_only(folder: Path)
     path = folder / MANIFEST
     path.write_bytes(path.read_bytes()[:-20])
     assert missing(folder) == [3]
-    Store(folder, ORIGIN).save(SAMPLES[3], b"again", 3, {"attempt": "run/extract/2", "patches": []})
+    Store(folder, ORIGIN).save(SAMPLES[3], b"again", 3)
     assert missing(folder) == []
-    assert [json.loads(line)["index"] for line in path.read_text().splitlines()] == [0, 1, 2, 3]
+    assert [line["index"] for line in lines(folder) if "index" in line] == [0, 1, 2, 3]
+
+
+def test_the_patches_in_force_stand_before_the_samples_that_their_attempt_made(folder: Path) -> None:
+    again = Store(folder, ORIGIN)
+    again.begin("run/extract/2", [])
+    again.save(SAMPLES[3], b"again", 3)
+    found = lines(folder)
+    assert [line.get("index", line.get("patches")) for line in found] == [[PATCH], 0, 1, 2, 3, [], 3]
+    assert [line["attempt"] for line in found] == ["run/extract/1"] * 5 + ["run/extract/2"] * 2
+
+
+def test_a_cut_line_takes_no_line_of_an_attempt_with_it(folder: Path) -> None:
+    path = folder / MANIFEST
+    path.write_bytes(path.read_bytes()[:-20])
+    Store(folder, ORIGIN)
+    assert lines(folder)[0] == {"attempt": "run/extract/1", "patches": [PATCH]}
+    assert [line["index"] for line in lines(folder)[1:]] == [0, 1, 2]
 
 
 def test_the_latest_line_of_a_sample_counts(folder: Path) -> None:
-    Store(folder, ORIGIN).save(SAMPLES[0], b"new states", 3, {"attempt": "run/extract/2", "patches": []})
+    Store(folder, ORIGIN).save(SAMPLES[0], b"new states", 3)
     assert missing(folder) == []
     assert (folder / "hs_0.safetensors").read_bytes() == b"new states"
 
@@ -71,7 +94,7 @@ def test_a_crash_before_the_rename_leaves_the_old_file_whole(folder: Path, monke
     store = Store(folder, ORIGIN)
     with monkeypatch.context() as patch, pytest.raises(OSError, match="power cut"):
         patch.setattr(Path, "replace", crash)
-        store.save(SAMPLES[0], b"half", 3, {"attempt": "run/extract/2", "patches": []})
+        store.save(SAMPLES[0], b"half", 3)
     assert (folder / "hs_0.safetensors").read_bytes() == b"states of 0"
     assert missing(folder) == []
     assert not list(folder.glob(".hs_*.tmp"))
