@@ -31,7 +31,13 @@ class Section(BaseModel):
 
 
 class EnvironmentSettings(Section):
-    python: str = Field(description="Python of an environment that exists already; leave out to let provision make it")
+    python: str | None = Field(
+        None, description="Python of an environment that exists already; leave out to let provision make it"
+    )
+    torch_index: str | None = Field(
+        None,
+        description="where the CPU build of torch is to be had: a package index, or a folder of wheels on the host",
+    )
 
 
 class HostSettings(Section):
@@ -53,7 +59,7 @@ class RunSettings(Section):
     conversations: str = Field(
         "stdlib", description="conversations: a .jsonl file on the host, or `stdlib` for Python's own docstrings"
     )
-    pair: Literal["seed"] = Field("seed", description="which environments the stages use")
+    pair: Literal["seed", "current"] = Field("seed", description="which environments the stages use")
     tensor_parallel: Annotated[int, Field(ge=1)] = Field(1, description="GPUs (on the CPU: workers) per target model")
     max_length: Annotated[int, Field(ge=8)] = Field(2048, description="tokens a conversation is cut to")
     layers: Literal["auto"] | tuple[int, ...] = Field(

@@ -18,16 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.pairs import PAIRS, Size
 from pipeline.problem import Problem
 
 LISTS = Path(__file__).parent / "environments"
 MARKER = "eyas-complete.json"
 PYTHONS = ((3, 12), (3, 11))
 """Versions of Python that the pinned versions have wheels for, and were run with."""
-SIZE = int(8.3 * (1 << 30))
-"""Bytes of the finished environment with PyPI's torch, which brings the CUDA libraries."""
-DOWNLOAD = 4 << 30
-"""Bytes of wheels that pip keeps while it installs."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +91,8 @@ def pinned_versions(name: str) -> dict[str, str]:
     return {m.group(1).lower().replace("_", "-"): m.group(2) for m in found if m}
 
 
-def base_python() -> tuple[str, tuple[int, int]]:
-    """A Python to make environments with: the running one if it fits, else one on PATH. Raises Problem."""
+def base_python(name: str) -> tuple[str, tuple[int, int]]:
+    """A Python to make a pair's environment with: the running one if it fits, else one on PATH. Raises Problem."""
     running = sys.version_info[:2]
     if running in PYTHONS:
         return sys.executable, running
@@ -106,13 +103,13 @@ def base_python() -> tuple[str, tuple[int, int]]:
     wanted = " or ".join(f"{a}.{b}" for a, b in PYTHONS)
     raise Problem(
         "bad_settings",
-        f"The seed environment needs Python {wanted}; the host's {sys.executable} is {running[0]}.{running[1]} and "
+        f"The {name} environment needs Python {wanted}; the host's {sys.executable} is {running[0]}.{running[1]} and "
         "PATH has no other.",
-        f"Install Python {wanted} on the host, or name a ready environment in environment.seed.python.",
+        f"Install Python {wanted} on the host, or name a ready environment in environment.{name}.python.",
     )
 
 
-def site_of(python: str) -> Path:
+def site_of(name: str, python: str) -> Path:
     """site-packages of an environment of the operator's own. Raises Problem (bad_settings)."""
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     try:
@@ -120,26 +117,27 @@ def site_of(python: str) -> Path:
     except (OSError, subprocess.SubprocessError) as error:
         raise Problem(
             "bad_settings",
-            f"environment.seed.python is {python}, which does not run: {error}.",
+            f"environment.{name}.python is {python}, which does not run: {error}.",
             "Give the full path of a working Python, or leave the setting out to have the environment made.",
         ) from None
     return Path(done.stdout.strip())
 
 
-def check_space(environment: Environment) -> tuple[int, int]:
-    """(needed, free) bytes for making it. Raises Problem (no_space)."""
+def check_space(environment: Environment, size: Size | None = None) -> tuple[int, int]:
+    """(needed, free) bytes for making it; `size` defaults to the least its pair can take. Raises Problem (no_space)."""
+    size = size or PAIRS[environment.name].cpu
     place = environment.folder
     while not place.exists():
         place = place.parent
-    needed, free = SIZE + DOWNLOAD, shutil.disk_usage(place).free
-    if free < needed:
+    free = shutil.disk_usage(place).free
+    if free < size.needed:
         raise Problem(
             "no_space",
-            f"The {environment.name} environment takes {gigabytes(SIZE)} and its download {gigabytes(DOWNLOAD)} more "
-            f"while it is installed, and {place} has {gigabytes(free)} free.",
+            f"The {environment.name} environment takes {gigabytes(size.made)} and its download "
+            f"{gigabytes(size.download)} more while it is installed, and {place} has {gigabytes(free)} free.",
             "Free some space there, or point XDG_CACHE_HOME at a larger file system.",
         )
-    return needed, free
+    return size.needed, free
 
 
 def gigabytes(count: int) -> str:

@@ -20,8 +20,8 @@ def patches(request: Mapping[str, Any]) -> dict[str, Any]:
     pinned = environments.pinned_versions(wanted.pair)
     site: Path | None
     if wanted.python:
-        site = environments.site_of(wanted.python)
+        site = environments.site_of(wanted.pair, wanted.python)
     else:
-        environment = environments.locate(wanted.pair, environments.base_python()[1])
+        environment = environments.locate(wanted.pair, environments.base_python(wanted.pair)[1])
         site = environment.site if environment.complete else None
     return {"patches": [asdict(row) for row in status(site, switches, pinned)]}

@@ -51,6 +51,13 @@ def install(python: Path, site: Path, scratch: Path, arguments: Sequence[str], t
     progress("installing packages", total, total, "packages")
 
 
+def offers(python: Path, arguments: Sequence[str]) -> bool:
+    """Whether pip finds these requirements in its indexes, without installing them."""
+    command = [str(python), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--quiet"]
+    command += ["--dry-run", "--no-deps", *arguments]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 def _installed(site: Path) -> int:
     return sum(1 for _ in site.glob("*.dist-info"))
 

@@ -25,10 +25,10 @@ def plan(request: Mapping[str, Any]) -> dict[str, Any]:
     _check_conversations(wanted)
     _check_host(wanted)
     if wanted.python:
-        environments.site_of(wanted.python)
+        environments.site_of(wanted.pair, wanted.python)
         maker, python = str(request.get("python") or wanted.python), wanted.python
     else:
-        maker, version = environments.base_python()
+        maker, version = environments.base_python(wanted.pair)
         environment = environments.locate(wanted.pair, version)
         if not environment.complete:
             environments.check_space(environment)

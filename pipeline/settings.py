@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from compat.record import ATTEMPT
+from pipeline.pairs import PAIRS
 from pipeline.problem import Problem
 
 TINY = "tiny"
 STDLIB = "stdlib"
-PAIRS = ("seed",)
 DTYPES = ("auto", "bfloat16", "float32")
 AUX_LAYERS = 3
 """An EAGLE-3 draft model is fed by three aux layers."""
@@ -44,6 +44,8 @@ class Settings:
     """Stage → variables that its process gets besides."""
     python: str | None = None
     """The Python of an environment of the operator's own; None lets `provision` make one."""
+    torch_index: str | None = None
+    """Where the CPU build of torch is looked for beside pip's own indexes: a package index, or a folder of wheels."""
 
     @property
     def makes_target(self) -> bool:
@@ -74,7 +76,8 @@ def parse(data: Mapping[str, Any]) -> Settings:
         dtype=dtype,
         train_steps=_integer(_table(stages, "target"), "steps", Settings.train_steps, 1, 1_000_000, "stage.target"),
         stage_env={name: _environment(name, _table(stages, name)) for name in stages},
-        python=_python(_table(environments, pair)),
+        python=_python(pair, _table(environments, pair)),
+        torch_index=_torch_index(pair, _table(environments, pair)),
     )
 
 
@@ -128,12 +131,24 @@ def _environment(stage: str, table: Mapping[str, Any]) -> dict[str, str]:
     return dict(env)
 
 
-def _python(table: Mapping[str, Any]) -> str | None:
+def _python(pair: str, table: Mapping[str, Any]) -> str | None:
     value = table.get("python")
     if value is None:
         return None
     if not isinstance(value, str) or not Path(value).expanduser().is_absolute():
         raise _bad(
-            f"environment.seed.python is {value!r}", "Give the full path of a Python, such as /opt/env/bin/python."
+            f"environment.{pair}.python is {value!r}", "Give the full path of a Python, such as /opt/env/bin/python."
         )
     return str(Path(value).expanduser())
+
+
+def _torch_index(pair: str, table: Mapping[str, Any]) -> str | None:
+    value = table.get("torch_index")
+    if value is None:
+        return None
+    if isinstance(value, str) and ("://" in value or Path(value).expanduser().is_absolute()):
+        return value if "://" in value else str(Path(value).expanduser())
+    raise _bad(
+        f"environment.{pair}.torch_index is {value!r}",
+        "Give the address of a package index (https://...) or the full path of a folder of wheels.",
+    )

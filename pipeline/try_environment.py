@@ -1,4 +1,5 @@
-"""Run by `provision` in the environment it made: imports what the stages import and prints the versions.
+"""`python -m pipeline.try_environment MODULE…`, run by `provision` in the environment it made: imports what the stages
+import and prints the versions.
 
 The first import of the CPU build of vLLM also writes the metadata by which it knows itself for one.
 """
@@ -7,12 +8,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import sys
 
 
 def main() -> None:
     vllm = importlib.import_module("vllm")
-    importlib.import_module("vllm._C")
-    importlib.import_module("speculators.data_generation.vllm_hidden_states_generator")
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
     print("vllm", vllm.__version__)
     print("speculators", importlib.metadata.version("speculators"))
 

