@@ -7,7 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from compat import source
@@ -16,6 +16,7 @@ GENERATOR = "speculators.data_generation.vllm_hidden_states_generator"
 WORKER = "speculators.data_generation.custom_worker"
 
 _MARK = "__eyas_patches__"
+_ARGUMENTS = "__eyas_arguments__"
 
 
 class Refused(Exception):
@@ -53,14 +54,57 @@ def once(module: ModuleType, patch: str) -> bool:
     return True
 
 
-def default_arguments(module: ModuleType, name: str, add: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
-    """Wraps a callable that a module calls with keywords: `add(given)` returns what to pass beside them."""
+def default_arguments(module: ModuleType, name: str, **add: Any) -> None:
+    """Wraps a callable that a module calls, so that it gets these arguments where the caller does not name them."""
     wrapped = getattr(module, name)
 
     def call(*args: Any, **given: Any) -> Any:
-        return wrapped(*args, **{**add(given), **given})
+        return wrapped(*args, **{**add, **given})
 
+    call.__dict__[_ARGUMENTS] = _arguments(wrapped) | add.keys()
     setattr(module, name, call)
+
+
+def drop_argument(module: ModuleType, name: str, argument: str) -> None:
+    """Wraps a callable that a module calls, so that a keyword which it does not take any more never reaches it."""
+    wrapped = getattr(module, name)
+
+    def call(*args: Any, **given: Any) -> Any:
+        given.pop(argument, None)
+        return wrapped(*args, **given)
+
+    call.__dict__[_ARGUMENTS] = _arguments(wrapped) | {argument}
+    setattr(module, name, call)
+
+
+def check_argument(module: ModuleType, name: str, argument: str) -> str:
+    """A sentence that neither of the two above sees to that argument any more, or ''."""
+    if argument in _arguments(getattr(module, name)):
+        return ""
+    return f"nothing sees to the argument {argument} of {name} in {module.__name__}: something else took its place"
+
+
+def _arguments(call: Any) -> frozenset[str]:
+    seen_to: frozenset[str] = getattr(call, "__dict__", {}).get(_ARGUMENTS, frozenset())
+    return seen_to
+
+
+def wrap(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """Puts `make(old)` in the place of a function of a module or a method of a class; several patches stack."""
+    old = getattr(owner, name)
+    new = make(old)
+    new.__wrapped__ = old
+    setattr(owner, name, new)
+
+
+def check_wrap(owner: Any, name: str, patch: str) -> str:
+    """A sentence that no function of that patch's module (its `__name__`) is in that place by `wrap`, or ''."""
+    function = getattr(owner, name)
+    while function is not None:
+        if function.__module__ == patch:
+            return ""
+        function = getattr(function, "__wrapped__", None)
+    return f"{owner.__name__}.{name} is not the patched one: something else took its place"
 
 
 def subclass(module: ModuleType, name: str, members: Callable[[Any], Mapping[str, Any]]) -> None:
@@ -70,6 +114,25 @@ def subclass(module: ModuleType, name: str, members: Callable[[Any], Mapping[str
     """
     base = getattr(module, name)
     setattr(module, name, type(base.__name__, (base,), {"__module__": base.__module__, **members(base)}))
+
+
+def check_override(owner: Any, method: str, patch: str) -> str:
+    """A sentence that a class has not that method from the patch's module (its `__name__`) by `subclass`, or ''."""
+    if any(getattr(vars(c).get(method), "__module__", "") == patch for c in owner.__mro__):
+        return ""
+    return f"{owner.__module__}.{owner.__name__}.{method} is not the patched one: something else took its place"
+
+
+def text_model(model: Any) -> Any:
+    """The part of a vLLM model whose `.model` is the decoder: itself, or what a wrapper keeps as `language_model`.
+
+    Raises AttributeError where there is no decoder with layers.
+    """
+    while not hasattr(getattr(model, "model", None), "layers"):
+        if hasattr(model, "layers"):  # Kimi-K2.5's wrapper of vLLM 0.15 keeps the bare decoder
+            return SimpleNamespace(model=model)
+        model = model.language_model
+    return model
 
 
 def generator_module() -> Any:

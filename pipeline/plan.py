@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline import environments, layers, model_folder, settings, stages
 from pipeline.problem import Problem
-from pipeline.settings import STDLIB, Settings
+from pipeline.settings import STDLIB, TARGETS, Settings
 
 TINY_POSITIONS = 4096
 """Longest sequence of the tiny target, in tokens."""
@@ -64,8 +64,8 @@ def _check_target(wanted: Settings) -> None:
     if not folder.is_absolute():
         raise Problem(
             "bad_settings",
-            f'run.target is {wanted.target!r}, which is neither "tiny" nor the full path of a folder.',
-            'Give the full path of a model folder on the host, or "tiny".',
+            f"run.target is {wanted.target!r}, which is neither a tiny target's name nor the full path of a folder.",
+            f"Give the full path of a model folder on the host, or one of: {', '.join(TARGETS)}.",
         )
     model = model_folder.check(folder)
     layers.choose(model.layers, wanted.layers)

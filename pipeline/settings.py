@@ -13,6 +13,13 @@ from compat.record import ATTEMPT
 from pipeline.pairs import PAIRS
 from pipeline.problem import Problem
 
+TARGETS = {
+    "tiny": "llama",
+    "tiny-qwen3": "qwen3",
+    "tiny-deepseek-v3": "deepseek_v3",
+    "tiny-kimi-k25": "kimi_k25",
+}
+"""Targets that the stage `target` makes → the module of `pipeline.targets` that knows how."""
 TINY = "tiny"
 STDLIB = "stdlib"
 DTYPES = ("auto", "bfloat16", "float32")
@@ -25,7 +32,7 @@ class Settings:
     """What a run does. Layers are in vLLM's convention: id k is the input of layer k, the output of layer k - 1."""
 
     target: str = TINY
-    """`tiny` makes a target model; anything else is the folder of one."""
+    """A name of TARGETS has a tiny target made; anything else is the folder of one."""
     conversations: str = STDLIB
     """`stdlib` makes conversations; anything else is a JSON Lines file."""
     pair: str = "seed"
@@ -49,7 +56,7 @@ class Settings:
 
     @property
     def makes_target(self) -> bool:
-        return self.target == TINY
+        return self.target in TARGETS
 
 
 def parse(data: Mapping[str, Any]) -> Settings:

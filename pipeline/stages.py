@@ -71,6 +71,8 @@ def _engine(settings: Settings) -> Mapping[str, str]:
     }
     if has_gpu():
         return env
+    if settings.pair == "seed":
+        env["VLLM_MLA_DISABLE"] = "1"  # 0.16's CPU build has no MLA; DeepSeek types run without
     return env | {
         "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB; left out, vLLM takes half of the memory
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # binding asks for one NUMA node a rank

@@ -1,13 +1,15 @@
-"""Stage `target`: a tiny Llama-type target model and its tokenizer, trained briefly, saved in many shards."""
+"""Stage `target`: a tiny target model (`pipeline/targets/`) and its tokenizer, trained briefly, saved in shards."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import logging
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pipeline import corpus, files, model_folder, products, settings
@@ -27,14 +29,6 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|im_assistant|>assistant<|im_middle|>{% endif %}"
 )
 """The shape of Kimi's chat template."""
-SHAPE = {
-    "hidden_size": 128,
-    "intermediate_size": 384,
-    "num_hidden_layers": 8,  # the fewest for which the default aux layers are distinct and not neighbours of the last
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-}
 SHARD = "300KB"
 BATCH, LENGTH = 4, 128
 SEED = 20
@@ -43,7 +37,8 @@ SEED = 20
 def main() -> None:
     wanted = settings.of_attempt()
     folder = products.target(wanted)
-    recipe = _recipe(wanted)
+    kind = importlib.import_module(f"pipeline.targets.{settings.TARGETS[wanted.target]}")
+    recipe = _recipe(wanted, kind)
     if _is_made(folder, recipe):
         note(f"The target model in {folder} is whole and made by the same recipe; keeping it.")
         progress("target ready", 1, 1)
@@ -53,10 +48,9 @@ def main() -> None:
     half.mkdir(parents=True)
     texts = corpus.conversations(CONVERSATIONS)
     progress("making the tokenizer", 0, None)
-    tokenizer = _tokenizer(texts)
+    tokenizer = _tokenizer(texts, kind.SPECIAL)
     tokenizer.save_pretrained(half)
-    model = _train(tokenizer, texts, wanted.train_steps)
-    model.save_pretrained(half, max_shard_size=SHARD)
+    kind.save(_train(kind, tokenizer, texts, wanted.train_steps), half, SHARD)
     files.write_whole(half / MARKER, json.dumps({"recipe": recipe}).encode())
     shutil.rmtree(folder, ignore_errors=True)
     half.rename(folder)
@@ -67,9 +61,10 @@ def main() -> None:
     note(f"Target model: {shards} safetensors shards in {folder}.")
 
 
-def _recipe(wanted: Settings) -> str:
-    parts: Sequence[Any] = (SHAPE, TEMPLATE, VOCABULARY, CONVERSATIONS, SHARD, SEED, wanted.train_steps)
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+def _recipe(wanted: Settings, kind: ModuleType) -> str:
+    parts: Sequence[Any] = (kind.SHAPE, TEMPLATE, VOCABULARY, CONVERSATIONS, SHARD, SEED, wanted.train_steps)
+    code = Path(str(kind.__file__)).read_bytes()
+    return hashlib.sha256(json.dumps(parts).encode() + code).hexdigest()
 
 
 def _is_made(folder: Path, recipe: str) -> bool:
@@ -81,7 +76,7 @@ def _is_made(folder: Path, recipe: str) -> bool:
     return bool(marker.get("recipe") == recipe)
 
 
-def _tokenizer(texts: Sequence[Sequence[corpus.Message]]) -> Any:
+def _tokenizer(texts: Sequence[Sequence[corpus.Message]], special: Sequence[str]) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -91,7 +86,7 @@ def _tokenizer(texts: Sequence[Sequence[corpus.Message]]) -> Any:
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
-        special_tokens=list(SPECIAL),
+        special_tokens=[*SPECIAL, *special],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -101,24 +96,23 @@ def _tokenizer(texts: Sequence[Sequence[corpus.Message]]) -> Any:
     return fast
 
 
-def _train(tokenizer: Any, texts: Sequence[Sequence[corpus.Message]], steps: int) -> Any:
+def _train(kind: ModuleType, tokenizer: Any, texts: Sequence[Sequence[corpus.Message]], steps: int) -> Any:
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(SEED)
     torch.use_deterministic_algorithms(True)
     rendered = [tokenizer.apply_chat_template(list(messages), tokenize=False) for messages in texts]
     stream = torch.tensor([i for ids in tokenizer(rendered, add_special_tokens=False).input_ids for i in ids])
-    config = LlamaConfig(
-        **SHAPE,
-        vocab_size=VOCABULARY,
-        max_position_embeddings=TINY_POSITIONS,
-        tie_word_embeddings=False,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+    model = kind.make(
+        {
+            "vocab_size": VOCABULARY,
+            "max_position_embeddings": TINY_POSITIONS,
+            "tie_word_embeddings": False,
+            "bos_token_id": None,
+            "eos_token_id": tokenizer.eos_token_id,
+            "pad_token_id": tokenizer.pad_token_id,
+        }
     )
-    model = LlamaForCausalLM(config)
     parameters = sum(p.numel() for p in model.parameters())
     metric("parameters", parameters)
     note(f"Training a target of {parameters / 1e6:.2f} M parameters on {len(stream)} tokens, {steps} steps.")

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, default_arguments, generator_module
+from compat.replace import GENERATOR, check_argument, default_arguments, generator_module
 
-ID = "chunked-prefill"
 CALLER = f"{GENERATOR}.VllmHiddenStatesGenerator.generate"
 REPLACES = f"{GENERATOR}.VllmHiddenStatesGenerator._create_vllm_config"
 WRITTEN_FOR = ("640404a3dbe3c6d1f112fca1c88cf3e47634b12c4daf33d622f7b92b0cf35ec6",)
@@ -33,12 +32,15 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    module = generator_module()
-    default_arguments(module, "SchedulerConfig", lambda given: {"enable_chunked_prefill": False})
+    default_arguments(generator_module(), "SchedulerConfig", enable_chunked_prefill=False)
+
+
+def verify() -> str:
+    return check_argument(generator_module(), "SchedulerConfig", "enable_chunked_prefill")
 
 
 PATCH = Patch(
-    id=ID,
+    id="chunked-prefill",
     drift="D17",
     title="Prompts at a step's token limit are cut",
     speculators="==0.3.0",
@@ -56,7 +58,9 @@ PATCH = Patch(
     after=GENERATOR,
     probe=probe,
     apply=apply,
+    verify=verify,
     risk="A batch above the limit takes one step more; max_num_batched_tokens is never below the longest prompt.",
+    gate="rows",
     references=("vllm-project/speculators#279", "vllm-project/speculators#283"),
     silent=True,
     written_for=WRITTEN_FOR,

@@ -10,7 +10,6 @@ from compat.patch import Patch, Probe, Symptom
 from compat.replace import GENERATOR
 from compat.versions import is_cpu_build
 
-ID = "cuda-memory-info"
 CALLER = f"{GENERATOR}.VllmHiddenStatesGenerator.__init__"
 REPLACES = "torch.cuda.memory.mem_get_info"
 WRITTEN_FOR = ("91657c1a732f90e85b23cbe1dba4af818880132acab150884f7333cfe0626686",)
@@ -39,7 +38,7 @@ def apply() -> None:
 
 
 PATCH = Patch(
-    id=ID,
+    id="cuda-memory-info",
     drift="",
     title="KV cache size is taken from CUDA on a CPU host",
     speculators="==0.3.0",

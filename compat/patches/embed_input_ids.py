@@ -7,9 +7,8 @@ from typing import Any
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import WORKER, worker_module
+from compat.replace import WORKER, check_wrap, text_model, worker_module, wrap
 
-ID = "embed-input-ids"
 CALLER = f"{WORKER}._patched_forward"
 MODEL = "vllm.model_executor.models.llama.LlamaModel"
 REPLACES = f"{WORKER}.HiddenStatesWorkerExtension._setup_hidden_states_capture"
@@ -31,21 +30,25 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    module = worker_module()
-    extension = module.HiddenStatesWorkerExtension
-    wrapped = extension._setup_hidden_states_capture
+    wrap(worker_module().HiddenStatesWorkerExtension, "_setup_hidden_states_capture", _with_old_name)
 
+
+def verify() -> str:
+    return check_wrap(worker_module().HiddenStatesWorkerExtension, "_setup_hidden_states_capture", __name__)
+
+
+def _with_old_name(setup: Any) -> Any:
     def _setup_hidden_states_capture(self: Any, layer_ids: list[int]) -> None:
-        wrapped(self, layer_ids)
-        decoder = self.model_runner.model.model
+        setup(self, layer_ids)
+        decoder = text_model(self.model_runner.model).model
         if not hasattr(decoder, "get_input_embeddings"):
             decoder.get_input_embeddings = decoder.embed_input_ids
 
-    extension._setup_hidden_states_capture = _setup_hidden_states_capture
+    return _setup_hidden_states_capture
 
 
 PATCH = Patch(
-    id=ID,
+    id="embed-input-ids",
     drift="D04",
     title="get_input_embeddings became embed_input_ids",
     speculators="==0.3.0",
@@ -66,6 +69,8 @@ PATCH = Patch(
     after=WORKER,
     probe=probe,
     apply=apply,
+    verify=verify,
+    story="Named there as the embedding method, and right. It fails at the warm-up, for DeepSeek types too.",
     references=("vllm-project/vllm#27583", "vllm-project/speculators#225"),
     written_for=WRITTEN_FOR,
 )

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, default_arguments, generator_module
+from compat.replace import GENERATOR, check_argument, default_arguments, generator_module
 
-ID = "encoder-decoder-flag"
 REPLACES = f"{GENERATOR}.VllmHiddenStatesGenerator._create_vllm_config"
 WRITTEN_FOR = ("640404a3dbe3c6d1f112fca1c88cf3e47634b12c4daf33d622f7b92b0cf35ec6",)
 
@@ -26,12 +25,15 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    module = generator_module()
-    default_arguments(module, "SchedulerConfig", lambda given: {"is_encoder_decoder": False})
+    default_arguments(generator_module(), "SchedulerConfig", is_encoder_decoder=False)
+
+
+def verify() -> str:
+    return check_argument(generator_module(), "SchedulerConfig", "is_encoder_decoder")
 
 
 PATCH = Patch(
-    id=ID,
+    id="encoder-decoder-flag",
     drift="D01",
     title="SchedulerConfig requires is_encoder_decoder",
     speculators="==0.3.0",
@@ -50,6 +52,7 @@ PATCH = Patch(
     after=GENERATOR,
     probe=probe,
     apply=apply,
+    verify=verify,
     risk="Wrong for an encoder-decoder target, which EAGLE-3 has no use for.",
     references=("vllm-project/speculators#225",),
     written_for=WRITTEN_FOR,

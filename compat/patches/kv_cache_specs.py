@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, generator_module
+from compat.replace import GENERATOR, check_argument, drop_argument, generator_module
 
-ID = "kv-cache-specs"
 CALLEE = "vllm.v1.core.kv_cache_utils.get_kv_cache_config_from_groups"
 REPLACES = f"{GENERATOR}.VllmHiddenStatesGenerator.__init__"
 WRITTEN_FOR = ("645fe509445cbb697326d36fe9fa17afcda7018e96de1ca211a7397c42b6126f",)
@@ -27,17 +25,15 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    module = generator_module()
-    wrapped = module.get_kv_cache_config_from_groups
+    drop_argument(generator_module(), "get_kv_cache_config_from_groups", "kv_cache_specs")
 
-    def get_kv_cache_config_from_groups(*, kv_cache_specs: object = None, **given: Any) -> Any:
-        return wrapped(**given)
 
-    module.get_kv_cache_config_from_groups = get_kv_cache_config_from_groups
+def verify() -> str:
+    return check_argument(generator_module(), "get_kv_cache_config_from_groups", "kv_cache_specs")
 
 
 PATCH = Patch(
-    id=ID,
+    id="kv-cache-specs",
     drift="D02",
     title="get_kv_cache_config_from_groups has no kv_cache_specs any more",
     speculators="==0.3.0",
@@ -50,6 +46,8 @@ PATCH = Patch(
     after=GENERATOR,
     probe=probe,
     apply=apply,
+    verify=verify,
+    story="Named there as the KV-cache configuration, and right.",
     references=("vllm-project/speculators#225",),
     written_for=WRITTEN_FOR,
 )

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, default_arguments, generator_module
+from compat.replace import GENERATOR, check_argument, default_arguments, generator_module
 
-ID = "prefix-caching"
 REPLACES = f"{GENERATOR}.VllmHiddenStatesGenerator._create_vllm_config"
 WRITTEN_FOR = ("640404a3dbe3c6d1f112fca1c88cf3e47634b12c4daf33d622f7b92b0cf35ec6",)
 
@@ -29,12 +28,15 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    module = generator_module()
-    default_arguments(module, "CacheConfig", lambda given: {"enable_prefix_caching": False})
+    default_arguments(generator_module(), "CacheConfig", enable_prefix_caching=False)
+
+
+def verify() -> str:
+    return check_argument(generator_module(), "CacheConfig", "enable_prefix_caching")
 
 
 PATCH = Patch(
-    id=ID,
+    id="prefix-caching",
     drift="D07",
     title="Prefix caching is on by default",
     speculators="==0.3.0",
@@ -55,8 +57,11 @@ PATCH = Patch(
     after=GENERATOR,
     probe=probe,
     apply=apply,
-    risk="None for extraction. Giving the requests a block hasher would silence the assertion too, but then shared "
-    "prefixes come from the cache, are never captured, and shift the rows of other samples (D16).",
+    verify=verify,
+    risk="None for extraction, which computes every prompt once.",
+    story="The account says that vLLM 0.16 wants block hashes of every request, and gives it a block hasher. That is "
+    "wrong: without prefix caching no hash is ever asked for (measured), and both the assertion and Request's argument "
+    "block_hasher are in 0.11.0 already. The hasher silences the assertion and corrupts the data: prefix-cache-rows.",
     references=("vllm-project/speculators#279", "vllm-project/speculators#283", "vllm-project/speculators#225"),
     written_for=WRITTEN_FOR,
 )

@@ -9,17 +9,16 @@ from typing import Any
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, generator_module, subclass
+from compat.replace import GENERATOR, check_override, generator_module, subclass
 
-ID = "reply-rank"
-CALLER = f"{GENERATOR}.VllmHiddenStatesGenerator.generate"
-REPLACES = "vllm.v1.executor.multiproc_executor.MultiprocExecutor.collective_rpc"
-WRITTEN_FOR = ("9e20da30d2e18b9dbbaf3de0a14d6177eb47c2c848ad47eac5c3d843ba0a6729",)
+CALLEE = "vllm.v1.executor.multiproc_executor.MultiprocExecutor.collective_rpc"
+REPLACES = f"{GENERATOR}.VllmHiddenStatesGenerator.generate"
+WRITTEN_FOR = ("6800c30a41ded4457e14f5e3f11b51f7b576a7a30ce72c8c60de914c4d5c2431",)
 
 
 def probe(site: Path) -> Probe:
-    callee = source.find(site, REPLACES)
-    caller = source.find(site, CALLER)
+    callee = source.find(site, CALLEE)
+    caller = source.find(site, REPLACES)
     bare = next(
         (n for n in ast.walk(callee.node) if isinstance(n, ast.IfExp) and ast.unparse(n.body) == "responses[0]"), None
     )
@@ -34,8 +33,11 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    module = generator_module()
-    subclass(module, "MultiprocExecutor", _members)
+    subclass(generator_module(), "MultiprocExecutor", _members)
+
+
+def verify() -> str:
+    return check_override(generator_module().MultiprocExecutor, "collective_rpc", __name__)
 
 
 def _members(base: Any) -> Mapping[str, Any]:
@@ -47,7 +49,7 @@ def _members(base: Any) -> Mapping[str, Any]:
 
 
 PATCH = Patch(
-    id=ID,
+    id="reply-rank",
     drift="D09",
     title="A reply from one rank is no list any more",
     speculators="==0.3.0",
@@ -69,6 +71,8 @@ PATCH = Patch(
     after=GENERATOR,
     probe=probe,
     apply=apply,
+    verify=verify,
+    story="Named there as collective_rpc indexing, and right.",
     references=("vllm-project/speculators#225",),
     written_for=WRITTEN_FOR,
 )

@@ -9,9 +9,8 @@ from typing import Any
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, generator_module, subclass
+from compat.replace import GENERATOR, check_override, generator_module, subclass
 
-ID = "row-attribution"
 REPLACES = f"{GENERATOR}.VllmHiddenStatesGenerator.generate"
 WRITTEN_FOR = ("6800c30a41ded4457e14f5e3f11b51f7b576a7a30ce72c8c60de914c4d5c2431",)
 
@@ -80,10 +79,16 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    module = generator_module()
-    ledger = Ledger()
+    module, ledger = generator_module(), Ledger()
     subclass(module, "Scheduler", lambda base: _scheduler(base, ledger))
     subclass(module, "MultiprocExecutor", lambda base: _executor(base, ledger))
+
+
+def verify() -> str:
+    module = generator_module()
+    return check_override(module.Scheduler, "add_request", __name__) or check_override(
+        module.MultiprocExecutor, "collective_rpc", __name__
+    )
 
 
 def _scheduler(base: Any, ledger: Ledger) -> Mapping[str, Any]:
@@ -127,7 +132,7 @@ def _in_input_order(reply: Any, ledger: Ledger) -> Any:
 
 
 PATCH = Patch(
-    id=ID,
+    id="row-attribution",
     drift="D18",
     title="Captured rows are given to samples by input order, unchecked",
     speculators="==0.3.0",
@@ -146,7 +151,9 @@ PATCH = Patch(
     after=GENERATOR,
     probe=probe,
     apply=apply,
+    verify=verify,
     risk="On vLLM 0.16.0 whole, uncached prompts run in input order anyway, so there this only guards.",
+    gate="attribution",
     references=("vllm-project/speculators#279", "vllm-project/speculators#283", "vllm-project/speculators#365"),
     silent=True,
     written_for=WRITTEN_FOR,

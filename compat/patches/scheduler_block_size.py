@@ -8,9 +8,8 @@ from typing import Any
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, generator_module, subclass
+from compat.replace import GENERATOR, check_override, generator_module, subclass
 
-ID = "scheduler-block-size"
 CALLEE = "vllm.v1.core.sched.scheduler.Scheduler.__init__"
 REPLACES = f"{GENERATOR}.VllmHiddenStatesGenerator.__init__"
 WRITTEN_FOR = ("645fe509445cbb697326d36fe9fa17afcda7018e96de1ca211a7397c42b6126f",)
@@ -28,8 +27,11 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    module = generator_module()
-    subclass(module, "Scheduler", _members)
+    subclass(generator_module(), "Scheduler", _members)
+
+
+def verify() -> str:
+    return check_override(generator_module().Scheduler, "__init__", __name__)
 
 
 def _members(base: Any) -> Mapping[str, Any]:
@@ -41,7 +43,7 @@ def _members(base: Any) -> Mapping[str, Any]:
 
 
 PATCH = Patch(
-    id=ID,
+    id="scheduler-block-size",
     drift="D03",
     title="Scheduler requires block_size",
     speculators="==0.3.0",
@@ -56,6 +58,8 @@ PATCH = Patch(
     after=GENERATOR,
     probe=probe,
     apply=apply,
+    verify=verify,
+    story="Named there as the Scheduler's arguments, and right; that SchedulerConfig lacks one too is not named.",
     references=("vllm-project/speculators#225",),
     written_for=WRITTEN_FOR,
 )

@@ -8,17 +8,15 @@ from typing import Any
 
 from compat import source
 from compat.patch import Patch, Probe, Symptom
-from compat.replace import GENERATOR, generator_module, subclass
+from compat.replace import GENERATOR, check_override, generator_module, subclass
 
-ID = "two-phase-execution"
 EXECUTOR = "vllm.v1.executor.multiproc_executor.MultiprocExecutor"
-CALLER = f"{GENERATOR}.VllmHiddenStatesGenerator.generate"
-REPLACES = f"{EXECUTOR}.execute_model"
-WRITTEN_FOR = ("82dd25300fd84fa3b72fcc1891dd1df72f5512d66fe31b642817711d8ef5fb66",)
+REPLACES = f"{GENERATOR}.VllmHiddenStatesGenerator.generate"
+WRITTEN_FOR = ("6800c30a41ded4457e14f5e3f11b51f7b576a7a30ce72c8c60de914c4d5c2431",)
 
 
 def probe(site: Path) -> Probe:
-    caller = source.find(site, CALLER)
+    caller = source.find(site, REPLACES)
     try:
         second = source.find(site, f"{EXECUTOR}.sample_tokens")
     except source.SourceNotFound:
@@ -30,8 +28,11 @@ def probe(site: Path) -> Probe:
 
 
 def apply() -> None:
-    module = generator_module()
-    subclass(module, "MultiprocExecutor", _members)
+    subclass(generator_module(), "MultiprocExecutor", _members)
+
+
+def verify() -> str:
+    return check_override(generator_module().MultiprocExecutor, "execute_model", __name__)
 
 
 def _members(base: Any) -> Mapping[str, Any]:
@@ -43,7 +44,7 @@ def _members(base: Any) -> Mapping[str, Any]:
 
 
 PATCH = Patch(
-    id=ID,
+    id="two-phase-execution",
     drift="D08",
     title="A step has two phases: execute_model, then sample_tokens",
     speculators="==0.3.0",
@@ -60,6 +61,8 @@ PATCH = Patch(
     after=GENERATOR,
     probe=probe,
     apply=apply,
+    verify=verify,
+    story="Named there as two-phase execution, and right. It shows only at the second step of a process.",
     references=("vllm-project/vllm#26866", "vllm-project/speculators#225"),
     written_for=WRITTEN_FOR,
 )

@@ -84,10 +84,10 @@ def test_a_patch_does_not_apply_once_the_code_fits(fitting: Path, patch: str, fi
 
 
 def test_other_code_than_the_patch_was_written_for_is_refused(fitting: Path) -> None:
-    edit(fitting, "vllm/v1/executor/multiproc_executor.py", "output_rank = unique", "output_rank = 1 * unique")
+    edit(fitting, "speculators/data_generation/custom_worker.py", "= layer_ids", "= list(layer_ids)")
     rows = by_id(status(fitting, Switches(), {}))
-    assert rows["reply-rank"].state == "refused"
-    assert "vllm/v1/executor/multiproc_executor.py:9" in rows["reply-rank"].reason
+    assert rows["embed-input-ids"].state == "refused"
+    assert "speculators/data_generation/custom_worker.py:7" in rows["embed-input-ids"].reason
     assert rows["two-phase-execution"].state == "needed"
 
 
