@@ -1,36 +1,81 @@
-"""From a traceback to the patches that explain it."""
+"""From a traceback to the patches that explain it: the likeliest first, each with the reason in words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from compat.catalogue import PATCHES
-from compat.patch import FrameLike, Match, Symptom
+from compat.patch import FrameLike, Match, PatchStatus, Symptom
+
+_WRAPPED = re.compile(
+    r"Worker failed with error '(?P<text>.*)'(?:, please check the stack trace above|\s*$)", re.DOTALL
+)
+"""What vLLM's driver raises for an error of a worker: the error's text, without its type and its frames."""
+_REPR = re.compile(r"(?P<type>[A-Za-z_][\w.]*)\((?P<quote>['\"])(?P<text>.*)(?P=quote),?\)", re.DOTALL)
+_RANK = {"off": 0, "needed": 0, "refused": 1, "": 1, "active": 2, "not applicable": 3}
+"""A patch that was not in force and concerns these versions explains more than one that was, or is not for them."""
 
 
-def match(exception_type: str | None, message: str, frames: Sequence[FrameLike]) -> tuple[Match, ...]:
-    """Patches whose symptoms fit, the one with the most particular symptom first."""
-    found: list[tuple[int, Match]] = []
+@dataclass(frozen=True)
+class _Error:
+    type: str | None
+    """Class name without its module; None where the log does not tell it."""
+    message: str
+    frames: Sequence[FrameLike] | None
+    """None where they are not those of the error itself."""
+
+
+def match(
+    exception_type: str | None,
+    message: str,
+    frames: Sequence[FrameLike],
+    statuses: Iterable[PatchStatus] = (),
+) -> tuple[Match, ...]:
+    """Patches that have a symptom which fits. `statuses` are those of the environment in which it was raised.
+
+    Of a worker's error that only its wrapper tells, the inner text counts. () when the catalogue knows no such failure.
+    """
+    error = _unwrapped(exception_type, message) or _Error(_class(exception_type or ""), message, frames)
+    known = {status.id: status for status in statuses}
+    found: list[tuple[int, int, Match]] = []
     for patch in PATCHES:
-        fitting = [s for s in patch.symptoms if _fits(s, exception_type, message, frames)]
+        fitting = [symptom for symptom in patch.symptoms if _fits(symptom, error)]
         if fitting:
             best = max(fitting, key=_weight)
-            found.append((_weight(best), Match(patch.id, _why(best))))
-    return tuple(m for _, m in sorted(found, key=lambda pair: -pair[0]))
+            status = known.get(patch.id)
+            state = status.state if status else ""
+            why = "; ".join([*_clues(best, error), *(_standing(status) if status else ())])
+            found.append((_RANK.get(state, 1), -_weight(best), Match(patch.id, why, state)))
+    return tuple(matched for *_, matched in sorted(found, key=lambda ranked: ranked[:2]))
 
 
-def _fits(symptom: Symptom, exception_type: str | None, message: str, frames: Sequence[FrameLike]) -> bool:
-    if (exception_type or "").rsplit(".", 1)[-1] != symptom.exception:
+def _unwrapped(exception_type: str | None, message: str) -> _Error | None:
+    wrapped = _WRAPPED.search(message) if _class(exception_type or "") == "RuntimeError" else None
+    if wrapped is None:
+        return None
+    told = _REPR.fullmatch(wrapped["text"])
+    return _Error(_class(told["type"]), told["text"], None) if told else _Error(None, wrapped["text"], None)
+
+
+def _class(name: str) -> str:
+    return name.rsplit(".", 1)[-1]
+
+
+def _fits(symptom: Symptom, error: _Error) -> bool:
+    if error.type is not None and error.type != symptom.exception:
         return False
-    if symptom.message is not None and not re.search(symptom.message, message):
+    if symptom.message is not None and not re.search(symptom.message, error.message):
         return False
-    innermost = frames[-1] if frames else None
+    if error.frames is None:  # nothing but the text is known, so it must be enough
+        return symptom.message is not None
+    innermost = error.frames[-1] if error.frames else None
     if symptom.innermost is not None and (innermost is None or innermost.function != symptom.innermost):
         return False
     if symptom.source is not None and (innermost is None or not re.search(symptom.source, innermost.source)):
         return False
-    return set(symptom.functions) <= {frame.function for frame in frames}
+    return set(symptom.functions) <= {frame.function for frame in error.frames}
 
 
 def _weight(symptom: Symptom) -> int:
@@ -38,14 +83,28 @@ def _weight(symptom: Symptom) -> int:
     return sum(part is not None for part in parts)
 
 
-def _why(symptom: Symptom) -> str:
-    clues = []
-    if symptom.innermost:
-        clues.append(f"raised in {symptom.innermost}")
-    if symptom.source:
-        clues.append("at the source line this incompatibility is known by")
-    if symptom.message:
-        clues.append("with the message this incompatibility is known by")
-    if symptom.functions:
-        clues.append(f"below {', '.join(symptom.functions)}")
-    return f"{symptom.exception} {' '.join(clues)}".strip()
+def _clues(symptom: Symptom, error: _Error) -> list[str]:
+    if error.frames is None:
+        return ["the message that the driver wraps matches" + (", and so does its type" if error.type else "")]
+    names = ["exception type"]
+    names += ["innermost function"] if symptom.innermost else []
+    names += ["calling functions"] if symptom.functions else []
+    clues = [f"{', '.join(names[:-1])} and {names[-1]} match" if len(names) > 1 else f"{names[0]} matches"]
+    clues += ["message matches"] if symptom.message else []
+    clues += ["source line matches"] if symptom.source else []
+    return clues
+
+
+def _standing(status: PatchStatus) -> list[str]:
+    match status.state:
+        case "off":
+            return ["versions match", "patch is off"]
+        case "needed" if status.advice:
+            return ["versions match", "nothing mends it at run time: see its advice"]
+        case "needed":
+            return ["versions match", "patch was not in force, and will be at the next launch"]
+        case "active":
+            return ["versions match", "but the patch is active, so this may be another failure"]
+        case "refused":
+            return [f"but the patch is refused: {status.reason}"]
+    return [f"but it is not for this environment: {status.reason}"]

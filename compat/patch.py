@@ -155,6 +155,8 @@ class Match:
 
     patch: str
     why: str
+    state: State | Literal[""] = ""
+    """Of the patch in the environment in which the traceback was printed; "" where that is not known."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,6 @@ PATCH = Patch(
     vllm=">=0.11.1",
     symptoms=(
         Symptom("RuntimeError", message=r"^State error: sample_tokens\(\) must be called after execute_model\(\)"),
-        Symptom("RuntimeError", message=r"Worker failed with error .*sample_tokens\(\) must be called after"),
     ),
     cause="Since vLLM 0.11.1 execute_model returns None and the step must be ended with sample_tokens; the generator "
     "does not, so the second step of a process is refused by the workers.",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from compat.catalogue import PATCHES, get
 from compat.matcher import match
+from compat.patch import PatchStatus, State, Symptom
 from remote.logs.reader import LogReader
 
 LOGS = sorted((Path(__file__).parent / "failures").glob("*.log"))
@@ -71,3 +72,92 @@ def test_a_prompt_cut_at_the_step_limit_leads_to_chunked_prefill() -> None:
 def test_the_catalogue_finds_by_id_and_knows_no_strangers() -> None:
     assert all(get(patch.id) is patch for patch in PATCHES)
     assert get("no-such-patch") is None
+
+
+FRAMES = (Frame("core.py", "schedule", ""), Frame("pool.py", "cache_full_blocks", "assert len(hashes) >= blocks"))
+BROAD = Symptom("AssertionError", innermost="cache_full_blocks")
+EXACT = Symptom("AssertionError", source="len.hashes", innermost="cache_full_blocks", functions=("schedule",))
+
+
+@pytest.fixture
+def catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three entries: `exact` fits the frames best, `broad` fits them, `told` fits a message."""
+    base = PATCHES[0]
+    symptoms = {"broad": BROAD, "exact": EXACT, "told": Symptom("KeyError", message="^no such layer")}
+    patches = tuple(replace(base, id=name, symptoms=(symptom,)) for name, symptom in symptoms.items())
+    monkeypatch.setattr("compat.matcher.PATCHES", patches)
+
+
+def order(**states: State) -> list[str]:
+    statuses = [PatchStatus(name, "", state, "as installed") for name, state in states.items()]
+    return [found.patch for found in match("AssertionError", "", FRAMES, statuses)]
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_the_most_particular_symptom_comes_first_while_nothing_is_known_of_the_environment() -> None:
+    assert [found.patch for found in match("AssertionError", "", FRAMES)] == ["exact", "broad"]
+    assert order(exact="off", broad="off") == ["exact", "broad"]
+
+
+@pytest.mark.usefixtures("catalogue")
+@pytest.mark.parametrize("in_force", ["off", "needed", "refused"])
+@pytest.mark.parametrize("other", ["active", "not applicable"])
+def test_a_patch_that_was_not_in_force_goes_before_one_that_was_or_is_for_other_versions(
+    in_force: State, other: State
+) -> None:
+    assert order(exact=other, broad=in_force) == ["broad", "exact"]
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_a_patch_that_is_off_goes_before_one_that_was_refused_and_an_active_one_before_a_foreign_one() -> None:
+    assert order(exact="refused", broad="off") == ["broad", "exact"]
+    assert order(exact="not applicable", broad="active") == ["broad", "exact"]
+
+
+@pytest.mark.usefixtures("catalogue")
+@pytest.mark.parametrize(
+    ("state", "advice", "why"),
+    [
+        ("off", False, "versions match; patch is off"),
+        ("needed", False, "versions match; patch was not in force, and will be at the next launch"),
+        ("needed", True, "versions match; nothing mends it at run time: see its advice"),
+        ("active", False, "versions match; but the patch is active, so this may be another failure"),
+        ("refused", False, "but the patch is refused: as installed"),
+        ("not applicable", False, "but it is not for this environment: as installed"),
+    ],
+)
+def test_the_reason_is_in_words(state: State, advice: bool, why: str) -> None:
+    status = PatchStatus("exact", "", state, "as installed", advice=advice)
+    found = {m.patch: m for m in match("AssertionError", "", FRAMES, [status])}
+    clues = "exception type, innermost function and calling functions match; source line matches"
+    assert found["exact"].why == f"{clues}; {why}"
+    assert found["exact"].state == state
+    assert (found["broad"].why, found["broad"].state) == ("exception type and innermost function match", "")
+
+
+WRAPPED = "Worker failed with error '{}', please check the stack trace above for the root cause"
+
+
+@pytest.mark.usefixtures("catalogue")
+@pytest.mark.parametrize(
+    ("inner", "why"),
+    [
+        ("no such layer: 7", "the message that the driver wraps matches"),
+        ("KeyError('no such layer: 7')", "the message that the driver wraps matches, and so does its type"),
+        (
+            "builtins.KeyError(\"no such layer: '7'\",)",
+            "the message that the driver wraps matches, and so does its type",
+        ),
+    ],
+)
+def test_of_a_worker_s_error_that_only_its_wrapper_tells_the_inner_text_counts(inner: str, why: str) -> None:
+    driver = [Frame("executor.py", "get_response", "raise RuntimeError(")]
+    for message in (WRAPPED.format(inner), WRAPPED.format(inner).split(", please")[0]):
+        assert [(m.patch, m.why) for m in match("RuntimeError", message, driver)] == [("told", why)]
+    assert match("ValueError", WRAPPED.format(inner), driver) == ()
+
+
+@pytest.mark.usefixtures("catalogue")
+@pytest.mark.parametrize("inner", ["", "ValueError('no such layer: 7')", "AssertionError()", "another text"])
+def test_a_wrapped_text_that_tells_nothing_known_matches_nothing(inner: str) -> None:
+    assert match("RuntimeError", WRAPPED.format(inner), FRAMES) == ()
