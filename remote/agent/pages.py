@@ -35,7 +35,7 @@ PATIENCE = 3.0
 
 
 @dataclass
-class _Log:
+class Log:
     """One open log and what is known of its lines."""
 
     fd: int
@@ -63,7 +63,7 @@ class Pages:
     """Answers `page` and `search`; on one lane's thread."""
 
     def __init__(self) -> None:
-        self._logs: OrderedDict[str, _Log] = OrderedDict()
+        self._logs: OrderedDict[str, Log] = OrderedDict()
 
     def page(self, attempt: Attempt, request: Mapping[str, Any]) -> dict[str, Any]:
         """Rows around a place: `before` rows that end there, `rows` from there on. Raises RemoteError.
@@ -71,8 +71,8 @@ class Pages:
         The place: `line`, `time`, `offset` (moved back to its line's start) or, without any, the log's end. Without
         rows and with `indexed` below `size`, the index is still on its way there: ask again.
         """
-        log = self._log(attempt)
-        before, count = _count(request, "before", 0), _count(request, "rows", 100)
+        log = self.log(attempt)
+        before, count = whole_number(request, "before", 0), whole_number(request, "rows", 100)
         place = self._place(log, request)
         rows = [] if place is None else pages.rows_before(log.read, place, before)
         if place is not None and count:
@@ -81,10 +81,10 @@ class Pages:
         numbered = _numbered(log, rows)
         return {"log_id": log.log_id, "size": log.size, "indexed": log.index.size, "place": place, "rows": numbered}
 
-    def _place(self, log: _Log, request: Mapping[str, Any]) -> int | None:
+    def _place(self, log: Log, request: Mapping[str, Any]) -> int | None:
         """None while the index has not got there."""
         if "line" in request:
-            line = _count(request, "line", 1, most=1 << 62)
+            line = whole_number(request, "line", 1, most=1 << 62)
             place = log.index.offset_of(line, log.read)
             whole = place is not None or log.extend(INDEX_SECONDS)
             if place is None:
@@ -102,7 +102,7 @@ class Pages:
             place = log.index.offset_at(moment, log.read)
             return place if whole or place < log.index.size else None
         size = log.size
-        offset = min(size, _count(request, "offset", size, most=1 << 62))
+        offset = min(size, whole_number(request, "offset", size, most=1 << 62))
         return size if offset == size else pages.line_start(log.read, offset)
 
     def search(self, attempt: Attempt, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,17 +110,17 @@ class Pages:
 
         A process of its own searches: a pattern of catastrophic cost is stopped with it and holds up nothing else.
         """
-        log = self._log(attempt)
+        log = self.log(attempt)
         size = log.size
         back = bool(request.get("back", False))
-        start = min(size, _count(request, "offset", size if back else 0, most=1 << 62))
+        start = min(size, whole_number(request, "offset", size if back else 0, most=1 << 62))
         given = {
-            "pattern": None if request.get("errors") else _pattern(request),
+            "pattern": _pattern(request),
             "ignore_case": bool(request.get("ignore_case", False)),
             "start": pages.line_start(log.read, start) if back and start < size else start,
             "size": size,
             "back": back,
-            "limit": max(1, _count(request, "limit", 50, most=search.MAX_HITS)),
+            "limit": max(1, whole_number(request, "limit", 50, most=search.MAX_HITS)),
             "seconds": SEARCH_SECONDS,
         }
         found = _searched(log, given)
@@ -132,7 +132,8 @@ class Pages:
             hit["line"] = log.index.line_at(hit["offset"], log.read)
         return {"log_id": log.log_id, "size": size, "hits": found["hits"], "next": found["next"]}
 
-    def _log(self, attempt: Attempt) -> _Log:
+    def log(self, attempt: Attempt) -> Log:
+        """The attempt's log, open. Raises RemoteError."""
         path = attempt.log
         try:
             fd = files.open_read(path)
@@ -148,14 +149,14 @@ class Pages:
         else:
             if known:
                 os.close(known.fd)
-            known = _Log(fd, files.file_id(facts))
+            known = Log(fd, files.file_id(facts))
         self._logs[path] = known
         if len(self._logs) > KEPT:
             os.close(self._logs.popitem(last=False)[1].fd)
         return known
 
 
-def _numbered(log: _Log, rows: list[pages.Row]) -> list[dict[str, Any]]:
+def _numbered(log: Log, rows: list[pages.Row]) -> list[dict[str, Any]]:
     """Rows as they travel, with line numbers as far as the index goes."""
     line = log.index.line_at(rows[0].offset, log.read) if rows else None
     wire = []
@@ -166,13 +167,13 @@ def _numbered(log: _Log, rows: list[pages.Row]) -> list[dict[str, Any]]:
     return wire
 
 
-def _last_day(log: _Log) -> Any:
+def _last_day(log: Log) -> Any:
     """The day that a clock alone is meant of: the last one in the log's tail, else the first in its head."""
     tail = log.read(max(0, log.size - pages.WINDOW), pages.WINDOW)
     return first_moment(tail) or first_moment(log.read(0, pages.WINDOW))
 
 
-def _searched(log: _Log, given: dict[str, Any]) -> dict[str, Any]:
+def _searched(log: Log, given: dict[str, Any]) -> dict[str, Any]:
     argv = [sys.executable, "-m", "remote.agent.searching", json.dumps(given)]
     try:
         done = subprocess.run(
@@ -207,7 +208,7 @@ def _pattern(request: Mapping[str, Any]) -> str:
     return pattern[: search.MAX_PATTERN + 1]
 
 
-def _count(request: Mapping[str, Any], key: str, default: int, most: int = pages.MAX_ROWS) -> int:
+def whole_number(request: Mapping[str, Any], key: str, default: int, most: int = pages.MAX_ROWS) -> int:
     value = request.get(key, default)
     if type(value) is not int or not 0 <= value <= most:
         raise RemoteError("bad_request", f"`{key}` must be a whole number from 0 to {most}")

@@ -13,8 +13,7 @@ from remote.wire import to_wire
 
 def answer(given: dict[str, Any]) -> dict[str, Any]:
     try:
-        pattern = given["pattern"]
-        find = search.find_errors if pattern is None else search.pattern_finder(pattern, given["ignore_case"])
+        find = search.pattern_finder(given["pattern"], given["ignore_case"])
     except search.BadPattern as bad:
         return {"bad": str(bad)}
     found = search.search(

@@ -12,6 +12,7 @@ from typing import Any
 
 from remote import protocol
 from remote.agent import fit, processes
+from remote.agent.error_places import ErrorPlaces
 from remote.agent.files import boottime
 from remote.agent.jobs import Lane, Wake, as_remote
 from remote.agent.launch import CODE
@@ -67,6 +68,7 @@ class Agent:
         self._probes = Lane("probes", self._wake)
         self._browsing = Lane("browsing", self._wake)
         self._pages = Pages()
+        self._errors = ErrorPlaces(self._pages)
         self._tails = Tails()
         self._tails_busy = False
         self._watches = Watches(self._outbox)
@@ -288,7 +290,8 @@ class Agent:
 
     def _search(self, request: Request) -> None:
         attempt = self._attempt(request)
-        self._later(self._browsing, request, lambda: self._pages.search(attempt, request))
+        search = self._errors.search if request.get("errors") else self._pages.search
+        self._later(self._browsing, request, lambda: search(attempt, request))
 
     def _attempt(self, request: Request) -> Attempt:
         return self._state.attempt(request.get("run"), request.get("stage"), request.get("attempt"))

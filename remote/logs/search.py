@@ -18,19 +18,6 @@ EXCERPT = 400
 """Bytes shown of a matching line, around the match."""
 MAX_HITS = 200
 MAX_PATTERN = 1000
-ERRORS = (
-    b"Traceback (most recent call last)",
-    b"ERROR ",
-    b"CRITICAL ",
-    b"Fatal Python error",
-    b"terminate called after",
-    b"Segmentation fault",
-    b"Killed",
-    b"NVRM: Xid",
-    b"Watchdog caught",
-    b"Out of memory",
-)
-"""What the next and the previous error are found by: literals, for a regular expression of them is far slower."""
 
 
 class BadPattern(ValueError):
@@ -73,16 +60,6 @@ def pattern_finder(pattern: str, ignore_case: bool = False) -> Finder:
         return (match.start() for match in compiled.finditer(block))
 
     return find
-
-
-def find_errors(block: bytes) -> Iterator[int]:
-    """Finds what ERRORS names."""
-    places = {token: block.find(token) for token in ERRORS}
-    while token := min((token for token in places if places[token] >= 0), key=places.__getitem__, default=None):
-        yield places[token]
-        # A line counts once: on to the next one.
-        behind = block.find(b"\n", places[token]) + 1 or len(block)
-        places = {known: block.find(known, behind) if 0 <= at < behind else at for known, at in places.items()}
 
 
 def search(

@@ -92,16 +92,6 @@ def test_a_search_gives_lines_with_their_numbers_and_goes_on_where_it_stopped(
     assert [hit["text"] for hit in back["hits"]] == [LINES[7].decode()]
 
 
-def test_next_and_previous_error(attempt: Attempt, link: AgentLink) -> None:
-    errors = {100: b"ERROR 11-29 boom", 900: b"Traceback (most recent call last):"}
-    write(attempt, b"\n".join(errors.get(n, line) for n, line in enumerate(LINES)) + b"\n")
-    first = asked(link, protocol.SEARCH, errors=True, limit=1)
-    second = asked(link, protocol.SEARCH, errors=True, limit=1, offset=first["next"])
-    again = asked(link, protocol.SEARCH, errors=True, limit=1, back=True, offset=second["hits"][0]["offset"])
-    found = [answer["hits"][0]["text"].encode() for answer in (first, second, again)]
-    assert found == [errors[100], errors[900], errors[100]]
-
-
 def test_a_bad_pattern_is_refused_and_says_where_it_breaks(attempt: Attempt, link: AgentLink) -> None:
     with pytest.raises(RemoteError, match=r"'step \(' is no regular expression: .*position 5") as refused:
         asked(link, protocol.SEARCH, pattern="step (")

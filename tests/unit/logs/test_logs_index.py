@@ -250,18 +250,6 @@ def test_case_counts_unless_told_otherwise() -> None:
     assert list(search.pattern_finder("error", ignore_case=True)(b"ERROR error")) == [0, 6]
 
 
-def test_errors_are_found_a_line_at_a_time_in_order() -> None:
-    data = b"ok\nERROR 11-29 Traceback (most recent call last)\nfine\nKilled\nERROR x ERROR y\n"
-    found = search.search(reader(data), len(data), search.find_errors, 0)
-    assert [hit.text for hit in found.hits] == [
-        "ERROR 11-29 Traceback (most recent call last)",
-        "Killed",
-        "ERROR x ERROR y",
-    ]
-    back = search.search(reader(data), len(data), search.find_errors, len(data), back=True)
-    assert back.hits == found.hits[::-1]
-
-
 def test_a_first_screenful_of_the_tail_reads_one_window() -> None:
     log = Log(b"(W pid=1) INFO 11-29 15:30:26 [a.py:1] step\n" * 400_000)
     assert len(pages.rows_before(log.read, len(log.data), 60)) == 60
