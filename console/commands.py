@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -158,24 +159,41 @@ def logs(
         str | None, typer.Option("--time", help="Only what stands around this time, as the log prints it.")
     ] = None,
     search: Annotated[str | None, typer.Option(help="Only lines that match this regular expression.")] = None,
+    errors: Annotated[
+        bool, typer.Option("--errors", help="Only where its errors begin, each with its offset.")
+    ] = False,
+    next_error: Annotated[
+        int | None, typer.Option(min=1, help="Only what stands around the first error behind this line.")
+    ] = None,
+    previous_error: Annotated[
+        int | None, typer.Option(min=1, help="Only what stands around the last error before this line.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print a stage's log, or only some lines of it: those are looked up on the host."""
     places = {"line": around, "offset": at, "time": at_time}
     asked: dict[str, Any] = {key: value for key, value in places.items() if value is not None}
-    if len(asked) + (search is not None) + (follow or raw) > 1:
+    ways = (search, next_error, previous_error, errors or None, (follow or raw) or None)
+    if len(asked) + sum(way is not None for way in ways) > 1:
         raise UserError(
-            "A log is shown in one way at a time.", "Give one of --around, --at, --time, --search, -f, --raw."
+            "A log is shown in one way at a time.",
+            "Give one of --around, --at, --time, --search, --errors, --next-error, --previous-error, -f, --raw.",
         )
     with headless.connected(open_project(project, host)) as connection:
         view = connection.run(run)
         chosen = headless.choose_stage(view, stage)
         where = (view.run, chosen.name, attempt or (chosen.latest.number if chosen.latest else 0))
-        if asked or search is not None:
+        if errors:
+            _say(reports.log_errors(connection.log_hits(*where, errors=True), as_json))
+            return
+        if search is not None:
+            _say(reports.log_rows(connection.log_hits(*where, pattern=search), as_json))
+            return
+        if (line := next_error or previous_error) is not None:
+            asked["offset"] = connection.log_error(*where, line, back=next_error is None)
+        if asked:
             around_it = {**asked, "before": AROUND, "rows": AROUND + 1}
-            rows = connection.log_page(*where, around_it) if search is None else connection.log_hits(*where, search)
-            for line in reports.log_rows(rows, as_json):
-                typer.echo(line)
+            _say(reports.log_rows(connection.log_page(*where, around_it), as_json))
             return
         for data in reports.log_output(connection.log_bytes(*where, follow), raw, as_json):
             sys.stdout.buffer.write(data)
@@ -268,6 +286,11 @@ def _finish(connection: headless.Connection, run: str, detach: bool, as_json: bo
     _answer(reports.run_json(view), reports.run_text(view), as_json)
     if view.state != DONE:
         raise typer.Exit(1)
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(line)
 
 
 def _answer(body: Any, text: str, as_json: bool) -> None:

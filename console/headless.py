@@ -134,14 +134,25 @@ class Connection:
                 rows: list[dict[str, Any]] = page["rows"]
                 return rows
 
-    def log_hits(self, run: str, stage: str, attempt: int, pattern: str) -> Iterable[dict[str, Any]]:
-        """Every line of the attempt's log that matches, from its start on, as SEARCH has them."""
-        offset: int | None = 0
+    def log_hits(self, run: str, stage: str, attempt: int, **wanted: Any) -> Iterator[dict[str, Any]]:
+        """Every line of the attempt's log that SEARCH finds, from `offset` on, or back from it."""
+        offset: int | None = wanted.pop("offset", 0)
         while offset is not None:
-            params = {"run": run, "stage": stage, "attempt": attempt, "pattern": pattern, "offset": offset}
-            found = self.request(protocol.SEARCH, **params)
+            found = self.request(protocol.SEARCH, run=run, stage=stage, attempt=attempt, offset=offset, **wanted)
             yield from found["hits"]
             offset = found["next"]
+
+    def log_error(self, run: str, stage: str, attempt: int, line: int, back: bool) -> int:
+        """Where the first error behind a line of the attempt's log begins, or the last one before it.
+
+        Raises UserError when there is none.
+        """
+        (row,) = self.log_page(run, stage, attempt, {"line": line, "rows": 1})
+        start = row["offset"] + (0 if back else 1)
+        for hit in self.log_hits(run, stage, attempt, errors=True, offset=start, back=back, limit=1):
+            return int(hit["offset"])
+        where = f"There is no error {'before' if back else 'behind'} line {line} of {stage}, attempt {attempt}."
+        raise UserError(where, "List them all: `eyas logs --errors`.")
 
     def _next_push(self, timeout: float | None) -> dict[str, Any]:
         frame = self._pushes.get(timeout=timeout)

@@ -203,6 +203,16 @@ def log_rows(rows: Iterable[Mapping[str, Any]], as_json: bool) -> Iterator[str]:
             yield f"{place:>8}  {sanitise(row['text'])}"
 
 
+def log_errors(hits: Iterable[Mapping[str, Any]], as_json: bool) -> Iterator[str]:
+    """The errors of a log: line, offset, what it is; the root cause is marked."""
+    for hit in hits:
+        if as_json:
+            yield json.dumps({key: hit[key] for key in ("line", "offset", "text", "root")})
+        else:
+            mark = "root cause: " if hit["root"] else ""
+            yield f"{hit['line']:>8}  @{hit['offset']:<12} {mark}{sanitise(hit['text'])}"
+
+
 def _log_line(line: bytes, offset: int, as_json: bool) -> bytes:
     text = line.rstrip(b"\r").decode("utf-8", "replace")
     shown = json.dumps({"offset": offset, "text": text}) if as_json else sanitise(text)
