@@ -47,6 +47,8 @@ class ReportLike(Protocol):
     def state(self) -> str: ...
     @property
     def reason(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
 
 
 def in_attempt(rows: Iterable[PatchStatus], reports: Iterable[ReportLike], attempt: str) -> tuple[PatchStatus, ...]:
@@ -64,7 +66,8 @@ def _as_said(row: PatchStatus, said: ReportLike, attempt: str) -> PatchStatus:
         return row
     if said.state == "refused":
         return replace(row, state="refused", reason=f"refused in {attempt} ({said.process}): {said.reason}")
-    return replace(row, state="active", reason=f"applied in {attempt} ({said.process}); {row.reason}")
+    since = "; the patch has changed since" if row.digest and said.digest != row.digest else ""
+    return replace(row, state="active", reason=f"applied in {attempt} ({said.process}){since}; {row.reason}")
 
 
 def judge(patch: Patch, found: Environment, switch: Switch) -> tuple[State, str]:

@@ -68,6 +68,28 @@ class ExceptionReport:
 
 
 @dataclass(frozen=True)
+class PatchReport:
+    """What the processes of one kind did about a compat patch, as they reported it."""
+
+    id: str
+    process: str
+    """driver or worker."""
+    state: str
+    """active, off, refused; what did not apply is not told."""
+    reason: str = ""
+    digest: str = ""
+    """sha256 of the patch's own source file."""
+    replaced_digest: str = ""
+    """sha256 of the source of the code that it replaced."""
+    processes: int = 1
+    """How many reported the same."""
+
+
+TELLING = ("refused", "active", "off")
+"""States of a patch: where a stage's processes differ, the first of these speaks for the stage."""
+
+
+@dataclass(frozen=True)
 class StageView:
     name: str
     title: str
@@ -76,8 +98,8 @@ class StageView:
     progress: StageProgress | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     artifacts: tuple[str, ...] = ()
-    patches: dict[str, str] = field(default_factory=dict)
-    """Patch id -> state in this attempt's process, as the stage reported it (active, off, …)."""
+    patches: tuple[PatchReport, ...] = ()
+    """As the latest attempt's processes reported them."""
     notes: tuple[str, ...] = ()
     """Short sentences the stage wants the operator to see (sizes before a download, reuse of a cache, …)."""
     exception: ExceptionReport | None = None
@@ -87,6 +109,11 @@ class StageView:
     @property
     def latest(self) -> AttemptView | None:
         return self.attempts[-1] if self.attempts else None
+
+    @property
+    def patch_states(self) -> dict[str, str]:
+        """Patch id -> its most telling state in the latest attempt."""
+        return {r.id: r.state for state in reversed(TELLING) for r in self.patches if r.state == state}
 
 
 @dataclass(frozen=True)

@@ -111,8 +111,9 @@ def describe(patch: PatchStatus, snapshot: Snapshot) -> list[Part]:
     ]
     parts += [("switch ", "muted"), (patch.switch, "text"), ("  ", "text"), ("space", "key"), (" turns it\n", "muted")]
     for stage in snapshot.run.stages if snapshot.run else ():
-        if patch.id in stage.patches and stage.latest:
-            parts += [(f"in {stage.name} #{stage.latest.number} ", "muted"), (stage.patches[patch.id] + "\n", "text")]
+        for report in (r for r in stage.patches if r.id == patch.id and stage.latest):
+            number = stage.latest.number if stage.latest else 0
+            parts += [(f"in {stage.name} #{number} ", "muted"), (report.state + "\n", "text")]
     if patch.silent:
         parts.append(("silent: nothing is ever raised, only the data is wrong\n", "warn"))
     _paragraph(parts, "cause", patch.cause)

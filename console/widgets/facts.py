@@ -66,7 +66,7 @@ class Facts(Panel):
             return []
         rows = [_fact("note", note, width) for note in stage.notes[-4:]]
         rows += [_fact(name.replace("_", " "), amount(value), width) for name, value in stage.metrics.items()]
-        for patch, state in stage.patches.items():
+        for patch, state in stage.patch_states.items():
             rows.append(_fact("patch", f"{patch}: {state}", width, "good" if state == "active" else "text"))
         rows += [_fact("product", path, width) for path in stage.artifacts]
         return rows

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from remote.agent import files
-from remote.views import ExceptionReport, StageProgress
+from remote.views import TELLING, ExceptionReport, PatchReport, StageProgress
 
 BUDGET = 1 << 18
 ARTIFACTS_KEPT = 500
 NOTES_KEPT = 50
-PATCH_RANK = {"refused": 3, "active": 2, "needed": 1}
-"""A patch reports from the driver and from every worker: the most telling state wins."""
 
 
 class Events:
@@ -25,7 +24,7 @@ class Events:
         self.metrics: dict[str, float] = {}
         self.artifacts: list[str] = []
         self.artifacts_dropped = 0
-        self.patches: dict[str, str] = {}
+        self._reports: dict[PatchReport, int] = {}
         self.notes: list[str] = []
         self.exception: ExceptionReport | None = None
 
@@ -37,6 +36,11 @@ class Events:
         for event in found:
             self._take(event)
         return more
+
+    @property
+    def patches(self) -> tuple[PatchReport, ...]:
+        """In the order in which they were first reported; those of several workers that are equal are one."""
+        return tuple(replace(report, processes=count) for report, count in self._reports.items())
 
     def _take(self, event: Mapping[str, Any]) -> None:
         kind = event.get("kind")
@@ -56,7 +60,7 @@ class Events:
             elif kind == "note":
                 self.notes = [*self.notes, str(event["text"])][-NOTES_KEPT:]
             elif kind == "patch":
-                self._patch(str(event["id"]), str(event["state"]))
+                self._patch(event)
             elif kind == "exception":
                 self.exception = ExceptionReport(
                     str(event["type"]), str(event.get("message", "")), str(event.get("text", ""))
@@ -72,9 +76,17 @@ class Events:
             del self.artifacts[0]
             self.artifacts_dropped += 1
 
-    def _patch(self, patch: str, state: str) -> None:
-        if PATCH_RANK.get(state, 0) >= PATCH_RANK.get(self.patches.get(patch, ""), 0):
-            self.patches[patch] = state
+    def _patch(self, event: Mapping[str, Any]) -> None:
+        report = PatchReport(
+            id=str(event["id"]),
+            process=str(event.get("process", "")),
+            state=str(event["state"]),
+            reason=str(event.get("reason", "")),
+            digest=str(event.get("digest", "")),
+            replaced_digest=str(event.get("replaced_digest", "")),
+        )
+        if report.state in TELLING:
+            self._reports[report] = self._reports.get(report, 0) + 1
 
 
 def _number(value: Any) -> float | None:

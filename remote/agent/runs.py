@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from remote.agent import files, processes
+from remote.agent import files, processes, provenance
 from remote.agent.attempts import Order, begin, ensure_begun, no_space, refuse_while_live
 from remote.agent.launch import CODE, NotBegun, launch
 from remote.agent.layout import Run, State, is_stage_name, new_run_id
@@ -111,7 +111,8 @@ class Runs:
             names = {s["name"] for s in described["plan"]} | {s["name"] for s in plan.stages}
             refuse_while_live(run, sorted(names))
             try:
-                files.write_json(run.json, {**described, **self._asked(plan, given, switches)})
+                kept = {"patches": provenance.gather(run, described)}
+                files.write_json(run.json, {**described, **self._asked(plan, given, switches), **kept})
             except OSError as error:
                 raise no_space(run.folder, error) from None
             try:

@@ -17,9 +17,9 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from remote.agent import files, processes, shim
+from remote.agent import files, processes, provenance, shim
 from remote.agent.escalation import Escalation
-from remote.agent.layout import Attempt
+from remote.agent.layout import Attempt, Run
 from remote.agent.status import Status
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -160,6 +160,8 @@ class Supervisor:
             if self._status.unsaved:
                 self._status.settle()
         self._status.save(clean=True)
+        with contextlib.suppress(OSError, TimeoutError, files.Unreadable):  # the attempt's own events have it all
+            provenance.keep(Run(self._attempt.run_folder))
         self._chain()
         until = files.boottime() + SAVE_PATIENCE
         while self._status.unsaved and files.boottime() < until and not self._status.settle():

@@ -146,7 +146,7 @@ class RunReader:
             progress=events.progress,
             metrics=dict(events.metrics),
             artifacts=tuple(events.artifacts),
-            patches=dict(events.patches),
+            patches=events.patches,
             notes=(*events.notes, *dropped, *reader.reading.notes),
             exception=events.exception,
             findings=reader.log.findings if reader.log is not None else Findings(),

@@ -51,6 +51,40 @@ def test_the_stage_gets_its_folders_its_switches_and_its_plan(host: FakeHost) ->
     assert view.patches_off == ("prefix-caching",)
 
 
+REPORTS = """
+import json, os
+def say(**told):
+    told = {"t": 1, "kind": "patch", "reason": "", "digest": "", "replaced_digest": "", **told}
+    open(os.environ["EYAS_ATTEMPT"] + "/events.jsonl", "a").write(json.dumps(told) + chr(10))
+say(id="one", process="driver", state="active", digest="12ab", replaced_digest="34cd")
+say(id="two", process="worker", state="active", digest="56ef", replaced_digest="78ab")
+say(id="two", process="worker", state="active", digest="56ef", replaced_digest="78ab")
+say(id="three", process="driver", state="not applicable", reason="of other versions")
+"""
+
+
+def test_a_run_records_the_patches_of_each_attempt_by_digest_and_process(host: FakeHost) -> None:
+    run = host.start(py("one", REPORTS), py("two", REPORTS + "raise SystemExit(1)"))
+    host.over(host.attempt(run, "two"))
+    described = json.loads((host.folder / "runs" / run / "run.json").read_text())
+    assert set(described["patches"]) == {"one/1", "two/1"}
+    told = [(p["id"], p["process"], p["digest"], p["replaced_digest"]) for p in described["patches"]["two/1"]]
+    assert told == [("one", "driver", "12ab", "34cd"), ("two", "worker", "56ef", "78ab")]
+    assert described["patches"]["two/1"][1]["processes"] == 2
+
+
+def test_a_relaunch_keeps_the_records_and_makes_up_for_those_that_a_dead_supervisor_owes(host: FakeHost) -> None:
+    run = host.start(py("one", REPORTS))
+    host.over(host.attempt(run, "one"))
+    path = host.folder / "runs" / run / "run.json"
+    described = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value for key, value in described.items() if key != "patches"}))
+    host.runs.relaunch(run, "one", "again", {}, {})
+    assert json.loads(path.read_text())["patches"] == described["patches"]
+    host.over(host.attempt(run, "one", 2))
+    assert set(json.loads(path.read_text())["patches"]) == {"one/1", "one/2"}
+
+
 def test_a_stage_that_fails_is_not_followed(host: FakeHost) -> None:
     run = host.start(sh("one", "exit 3"), sh("two", "true"))
     host.over(host.attempt(run, "one"))

@@ -15,7 +15,7 @@ from remote.agent import fit
 from remote.agent.events import Events
 from remote.agent.view import RunReader, stage_state, without_clocks
 from remote.logs.findings import Findings, Frame, Traceback
-from remote.views import AttemptView, ExceptionReport, RunView, StageView
+from remote.views import AttemptView, ExceptionReport, PatchReport, RunView, StageView
 from remote.wire import from_wire
 
 FAILING = """
@@ -156,9 +156,11 @@ def test_events_become_progress_metrics_artifacts_patches_notes_and_the_exceptio
         {"kind": "artifact", "path": "/a"},
         {"kind": "artifact", "path": "/a"},
         {"kind": "note", "text": "8.3 GB"},
-        {"kind": "patch", "id": "p", "state": "active", "process": "worker"},
+        {"kind": "patch", "id": "p", "state": "active", "process": "worker", "digest": "12", "replaced_digest": "34"},
         {"kind": "patch", "id": "p", "state": "not applicable", "process": "driver"},
-        {"kind": "patch", "id": "q", "state": "off", "process": "driver"},
+        {"kind": "patch", "id": "q", "state": "off", "process": "driver", "reason": "switched off"},
+        {"kind": "patch", "id": "p", "state": "active", "process": "worker", "digest": "12", "replaced_digest": "34"},
+        {"kind": "patch", "state": "active"},
         {"kind": "exception", "type": "ValueError", "message": "m", "text": "Traceback…"},
         {"kind": "from the future"},
         "torn",
@@ -171,7 +173,10 @@ def test_events_become_progress_metrics_artifacts_patches_notes_and_the_exceptio
     assert (events.progress.done, events.progress.total) == (2.0, None)
     assert events.metrics == {"tokens": 12.0}
     assert events.artifacts == ["/a"]
-    assert events.patches == {"p": "active", "q": "off"}
+    assert events.patches == (
+        PatchReport("p", "worker", "active", digest="12", replaced_digest="34", processes=2),
+        PatchReport("q", "driver", "off", "switched off"),
+    )
     assert events.notes == ["8.3 GB"]
     assert events.exception == ExceptionReport("ValueError", "m", "Traceback…")
 

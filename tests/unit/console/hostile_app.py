@@ -16,7 +16,7 @@ from console_fakes import PATCHES, FakeProject, FakeSession, failed_run, sample
 
 from console.app import EyasApp
 from remote.logs.findings import Findings, Frame, Progress, Traceback
-from remote.views import RUNNING, ProcessView, RunView, StageProgress
+from remote.views import RUNNING, PatchReport, ProcessView, RunView, StageProgress
 
 EVIL = (
     "\x1b]52;c;UFdORUQ=\x07\x1b]0;PWNED\x07\x1b[5;5HPWNED\x9b31m\x1bPq\x1b\\\u202e\x1b[2J[/][bold[type=x, v={'a[0]'}]"
@@ -50,7 +50,7 @@ def hostile_run() -> RunView:
         notes=(EVIL,),
         artifacts=(EVIL,),
         metrics={EVIL: 1.0},
-        patches={EVIL: EVIL},
+        patches=(PatchReport(EVIL, EVIL, "active", EVIL, EVIL, EVIL), PatchReport(PATCHES[0].id, EVIL, EVIL, EVIL)),
         findings=Findings((traceback,), (Progress(EVIL, 1, 2, worker=EVIL),), root_cause=0, reason=EVIL),
     )
     live = replace(run.stages[0], state=RUNNING, progress=StageProgress(EVIL, 1, 2, EVIL), findings=extract.findings)
@@ -59,7 +59,22 @@ def hostile_run() -> RunView:
 
 def hostile_session() -> FakeSession:
     bad = tuple(
-        replace(p, title=EVIL, reason=EVIL, cause=EVIL, replaced_code=EVIL, references=(EVIL,)) for p in PATCHES
+        replace(
+            p,
+            title=EVIL,
+            reason=EVIL,
+            cause=EVIL,
+            since=EVIL,
+            story=EVIL,
+            gate=EVIL,
+            digest=EVIL,
+            code=f"{EVIL}\n{EVIL}",
+            replaced_at=EVIL,
+            replaced_code=EVIL,
+            architectures=(EVIL,),
+            references=(EVIL,),
+        )
+        for p in PATCHES
     )
     host = FakeSession(hostile_run(), bad, LOG)
     host.host = f"box{EVIL}"
