@@ -136,7 +136,7 @@ PATCH = Patch(
     drift="D18",
     title="Captured rows are given to samples by input order, unchecked",
     speculators="==0.3.0",
-    vllm=">=0.11.1",
+    vllm=">=0.11.0",
     symptoms=(
         Symptom("RuntimeError", message=r"Failed to capture hidden states from worker", innermost="generate"),
         Symptom("RuntimeError", message=r"vLLM never ran \d+ of \d+ requests"),

@@ -20,7 +20,7 @@ from compat.patch import PatchStatus, Switches
 from compat.status import status
 
 GENERATOR = "speculators/data_generation/vllm_hidden_states_generator.py"
-SEED = tuple(p for p in PATCHES if p.id in ("prefix-caching", "reply-rank", "cuda-memory-info", "embed-input-ids"))
+SEED = tuple(p for p in PATCHES if p.id in ("prefix-caching", "full-tracebacks", "cuda-memory-info", "embed-input-ids"))
 NOBODY = 65534
 
 
@@ -124,8 +124,8 @@ def test_an_editable_nightly_is_read_where_its_code_is_and_says_how(site: Path, 
     assert f"{checkout}/vllm/config/cache.py:2" in found["prefix-caching"].reason
     note = f"vLLM 0.16.1.dev12+gabc is an editable install of {checkout}; read as 0.16.1 before its release"
     assert note in found["prefix-caching"].reason
-    assert "class MultiprocExecutor" not in found["reply-rank"].replaced_code
-    assert "def collective_rpc" in found["reply-rank"].replaced_code
+    assert "class WorkerProc" not in found["full-tracebacks"].replaced_code
+    assert "def enqueue_output" in found["full-tracebacks"].replaced_code
     assert found["cuda-memory-info"].state == "not applicable"
 
 
@@ -191,10 +191,10 @@ def test_a_fork_copied_over_a_release_is_refused_by_both_versions(site: Path) ->
 
 def test_a_fork_with_other_code_under_the_same_version_is_refused_where_the_code_differs(site: Path) -> None:
     path = site / "vllm/v1/executor/multiproc_executor.py"
-    path.write_text(path.read_text().replace("output_rank = unique", "output_rank = 1 * unique"))
+    path.write_text(path.read_text().replace("enqueue(str(output))", "enqueue(repr(str(output)))"))
     found = rows(site)
-    assert found["reply-rank"].state == "refused"
-    assert "is not the code that this patch was written for" in found["reply-rank"].reason
+    assert found["full-tracebacks"].state == "refused"
+    assert "is not the code that this patch was written for" in found["full-tracebacks"].reason
     assert found["prefix-caching"].state == "needed"
 
 
@@ -222,7 +222,7 @@ def test_a_file_that_cannot_be_read_as_python_is_named(site: Path, data: bytes, 
     assert found["prefix-caching"].state == "refused"
     assert f"{site}/vllm/config/cache.py" in found["prefix-caching"].reason
     assert told in found["prefix-caching"].reason
-    assert found["reply-rank"].state == "needed"
+    assert found["full-tracebacks"].state == "needed"
 
 
 def test_a_file_whose_names_go_round_in_circles_is_named(site: Path) -> None:

@@ -14,6 +14,22 @@ from remote.logs.reader import LogReader
 
 LOGS = sorted((Path(__file__).parent / "failures").glob("*.log"))
 
+NEVER_MET = {
+    "native-extraction",
+    "hashing-module",
+    "v2-model-runner",
+    "kv-cache-specs-required",
+    "kv-cache-layout",
+    "deepstack-inputs",
+    "eos-token-id",
+    "hidden-states-lock",
+    "full-tracebacks",
+    "eagle3-gate",
+    "wrapped-language-model",
+    "request-starvation",
+}
+"""Failures of releases, hardware or targets that were only read, never run."""
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -22,8 +38,9 @@ class Frame:
     source: str
 
 
-def test_there_is_a_log_for_every_patch_that_ever_raises() -> None:
-    assert {path.stem for path in LOGS} == {patch.id for patch in PATCHES if not patch.silent}
+def test_there_is_a_log_for_every_failure_that_was_met() -> None:
+    raising = {patch.id for patch in PATCHES if patch.symptoms and not patch.silent}
+    assert {path.stem for path in LOGS} == raising - NEVER_MET
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,10 +36,16 @@ def start(site: Path, attempt: Path, **env: str) -> str:
     return done.stdout
 
 
+def reported(attempt: Path, patch: str) -> dict[str, Any]:
+    events = [json.loads(line) for line in (attempt / "events.jsonl").read_text().splitlines()]
+    (event,) = [event for event in events if event["id"] == patch]
+    return event
+
+
 def test_the_plugin_reports_when_the_extension_is_imported_and_not_before(site: Path, tmp_path: Path) -> None:
     out = start(site, tmp_path / "attempt", EYAS_SWITCHES="{}")
     assert out.split() == ["False", "HiddenStatesWorkerExtension"]
-    (event,) = [json.loads(line) for line in (tmp_path / "attempt" / "events.jsonl").read_text().splitlines()]
+    event = reported(tmp_path / "attempt", "embed-input-ids")
     # The stand-in is not the code that the patch was written for, so it must refuse, and say so.
     assert (event["kind"], event["id"], event["state"], event["process"]) == (
         "patch",
@@ -51,8 +58,7 @@ def test_the_plugin_reports_when_the_extension_is_imported_and_not_before(site: 
 
 def test_a_patch_switched_off_is_reported_as_off(site: Path, tmp_path: Path) -> None:
     start(site, tmp_path / "attempt", EYAS_SWITCHES='{"off": ["embed-input-ids"]}')
-    (event,) = [json.loads(line) for line in (tmp_path / "attempt" / "events.jsonl").read_text().splitlines()]
-    assert event["state"] == "off"
+    assert reported(tmp_path / "attempt", "embed-input-ids")["state"] == "off"
 
 
 def test_outside_a_stage_the_plugin_does_nothing(site: Path, tmp_path: Path) -> None:
