@@ -195,7 +195,7 @@ class EyasApp(App[None]):
     async def do_patch(self) -> None:
         """Away from the tracebacks: the patch that mends the root cause, when there is one."""
         run = self.snapshot.run
-        troubles = list_troubles((run.live_stage or run.failed_stage) if run else None)
+        troubles = list_troubles((run.live_stage or run.failed_stage) if run else None, self.snapshot.patches or ())
         if troubles and troubles[0].matches and self.view != "patches":
             await self.go_to_patch(troubles[0].matches[0].patch)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 from console import headless, parse_command, reports
 from console.demo import DEMO_PAIR, make_demo
 from console.errors import UserError
+from console.patching import in_run
 from console.project import Project, open_project
 from remote import protocol
 from remote.views import DONE, RunView
@@ -138,7 +140,7 @@ def tracebacks(
             shown = connection.request(protocol.SHOW, run=view.run, stage=chosen.name, attempt=attempt)
             view = from_wire(RunView, shown["run"])
             chosen = headless.choose_stage(view, chosen.name)
-        report = reports.tracebacks_json(view, chosen, attempt)
+        report = reports.tracebacks_json(view, chosen, attempt, connection.patches_if_known())
         _answer(report, reports.tracebacks_text(report), as_json)
 
 
@@ -223,7 +225,7 @@ def patches(
 def patches_list(project: ProjectOption = None, host: HostOption = None, as_json: JsonOption = False) -> None:
     """List the patches against the run's environment."""
     with headless.connected(open_project(project, host)) as connection:
-        found = connection.patches()
+        found = in_run(connection.patches(), connection.newest())
         _answer({"patches": to_wire(found)}, reports.patches_text(found), as_json)
 
 
@@ -231,17 +233,19 @@ def patches_list(project: ProjectOption = None, host: HostOption = None, as_json
 def patches_show(
     patch: str, project: ProjectOption = None, host: HostOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show one patch: why it is needed, what it mends, the code it replaces."""
+    """Show one patch: what breaks and why, the patch's code, the code it replaces, what the newest run did with it."""
     reports.require_patch(patch)
     with headless.connected(open_project(project, host)) as connection:
-        found = next((p for p in connection.patches() if p.id == patch), None)
+        run = connection.newest()
+        found = next((p for p in in_run(connection.patches(), run) if p.id == patch), None)
         if found is None:
             raise UserError(f"The host does not know the patch `{patch}`.", "Connect with this version of Eyas.")
-        _answer(to_wire(found), reports.patch_text(found), as_json)
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
+        _answer(reports.patch_json(found, run), reports.patch_text(found, run, width), as_json)
 
 
 def _switch(patch: str, to: str, project: Path | None, as_json: bool) -> None:
-    reports.require_patch(patch)
+    reports.require_switch(patch)
     opened = open_project(project)
     opened.set_switch(patch, to)
     text = f"{patch} is {to} in {opened.file}; it takes effect at the next launch (`eyas relaunch`)."

@@ -14,7 +14,6 @@ import typer
 
 from compat.patch import PatchStatus
 from console.errors import UserError, nearest
-from console.patching import in_run
 from console.project import Project
 from console.sanitise import sanitise
 from remote import protocol
@@ -83,13 +82,23 @@ class Connection:
         params = self.project.start_params()
         self.request(protocol.RELAUNCH, run=run, stage=stage, request_id=_request_id(), **params)
 
+    def newest(self) -> RunView | None:
+        """The project's newest run, whole; None when it has none."""
+        runs = self.runs()
+        return self.run(runs[0].run) if runs else None
+
     def patches(self) -> tuple[PatchStatus, ...]:
-        """The catalogue against the environment that this project's runs use, and as the newest run applied it."""
+        """The catalogue against the environment that this project's runs use."""
         params = self.project.start_params()
         found = self.request(protocol.PATCHES, settings=params["settings"], switches=params["switches"])
-        runs = self.runs()
-        statuses = (from_wire(PatchStatus, patch) for patch in found["patches"])
-        return in_run(statuses, self.run(runs[0].run) if runs else None)
+        return tuple(from_wire(PatchStatus, patch) for patch in found["patches"])
+
+    def patches_if_known(self) -> tuple[PatchStatus, ...]:
+        """The same; () when the host cannot tell, as long as its settings or its environment are wrong."""
+        try:
+            return self.patches()
+        except RemoteError:
+            return ()
 
     def follow(self, run: str, on_change: Callable[[RunView], None]) -> RunView:
         """Watch `run` until nothing of it runs any more; `on_change` gets every view. Returns the last one.

@@ -20,7 +20,19 @@ def in_run(patches: Iterable[PatchStatus], run: RunView | None) -> tuple[PatchSt
     return found
 
 
-def as_ran(patches: Iterable[PatchStatus], stage: StageView) -> tuple[PatchStatus, ...]:
-    """The patches as they were in the stage's latest attempt, whatever their switches are by now."""
+def as_ran(patches: Iterable[PatchStatus], stage: StageView, attempt: int | None = None) -> tuple[PatchStatus, ...]:
+    """The patches as they were in an attempt of the stage, whatever their switches are by now; None is the latest.
+
+    The latest told what it did; of an earlier one only its switches are at hand.
+    """
     ran = stage.patch_states
-    return tuple(replace(p, state=cast(State, ran[p.id])) if p.id in ran else p for p in patches)
+    if attempt is not None and stage.latest and attempt != stage.latest.number:
+        asked = next((a for a in stage.attempts if a.number == attempt), None)
+        ran = dict.fromkeys(asked.patches_off if asked else (), "off")
+    return tuple(_as_ran(patch, ran.get(patch.id)) for patch in patches)
+
+
+def _as_ran(patch: PatchStatus, state: str | None) -> PatchStatus:
+    if state is None or patch.state == "not applicable":
+        return patch
+    return replace(patch, state=cast(State, state))

@@ -6,11 +6,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from compat.catalogue import PATCHES
+from compat.catalogue import PATCHES, get
 from compat.matcher import match
 from compat.patch import PatchStatus
 from console.errors import UserError, nearest
+from console.explain import Column, columns, paragraphs
+from console.patching import as_ran
 from console.sanitise import sanitise
+from console.sidebyside import side_by_side
 from console.words import STAGE_GLYPHS, duration
 from remote.logs.findings import Findings, Traceback
 from remote.views import AttemptView, RunView, StageView
@@ -73,12 +76,18 @@ def root_cause(findings: Findings) -> Traceback | None:
     return findings.tracebacks[findings.root_cause] if findings.root_cause is not None else None
 
 
-def tracebacks_json(view: RunView, stage: StageView, attempt: int | None = None) -> dict[str, Any]:
-    """Every traceback of the stage's log with the patches that mend it, and which one is the root cause."""
+def tracebacks_json(
+    view: RunView, stage: StageView, attempt: int | None = None, patches: Iterable[PatchStatus] = ()
+) -> dict[str, Any]:
+    """Every traceback of the stage's log with the patches that mend it, and which one is the root cause.
+
+    `patches` are those of the environment, as the host tells them.
+    """
     findings = stage.findings
+    ran = as_ran(patches, stage, attempt)
     entries = []
     for traceback in findings.tracebacks:
-        matches = match(traceback.exception_type, traceback.message, traceback.frames)
+        matches = match(traceback.exception_type, traceback.message, traceback.frames, ran)
         entry = to_wire(traceback)
         entry["headline"] = traceback.headline
         entry["innermost"] = to_wire(traceback.innermost)
@@ -115,6 +124,8 @@ def tracebacks_text(report: Mapping[str, Any]) -> str:
             lines += _frames(entry["frames"])
             lines += [f"  {line}" for line in entry["message"].splitlines()[1:]]
             lines.append(report["reason"])
+            if not entry["patches"]:
+                lines.append("No patch of the catalogue is known to mend this.")
         lines += [f"  patch {m['patch']}: {m['why']}" for m in entry["patches"]]
     lines += [f"[fatal] {f['text']}  {f['remedy']}".rstrip() for f in report["fatal"]]
     return sanitise_lines(lines)
@@ -130,24 +141,38 @@ def _frames(frames: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def patches_text(patches: Iterable[PatchStatus]) -> str:
-    rows = [f"{p.state:<15} {p.id:<22} {p.drift:<4} {p.switch:<5} {p.title}" for p in patches]
+    rows = [f"{p.state:<15} {p.id:<22} {p.drift:<4} {'advice' if p.advice else p.switch:<6} {p.title}" for p in patches]
     return sanitise_lines(rows)
 
 
-def patch_text(patch: PatchStatus) -> str:
-    parts = [
-        f"{patch.id}  {patch.drift}  {patch.state} (switch: {patch.switch})",
-        patch.title,
-        f"because    {patch.reason}",
-        f"versions   speculators {patch.speculators}, vLLM {patch.vllm}",
-        f"cause      {patch.cause}",
-        f"mend       {patch.mend}",
-        f"replaces   {patch.replaces}",
-        f"risk       {patch.risk}" if patch.risk else "",
-        f"see        {', '.join(patch.references)}" if patch.references else "",
-        *(f"    {line}" for line in patch.replaced_code.splitlines()),
+SIDE_BY_SIDE = 120
+"""Columns of a terminal from which on the two pieces of code stand beside each other."""
+
+
+def patch_json(patch: PatchStatus, run: RunView | None) -> dict[str, Any]:
+    """The patch, with what the processes of the run's stages reported of it."""
+    reports = [
+        {"run": run.run, "stage": stage.name, "attempt": stage.latest.number, **to_wire(report)}
+        for stage in (run.stages if run else ())
+        for report in stage.patches
+        if run and stage.latest and report.id == patch.id
     ]
-    return sanitise_lines(p for p in parts if p)
+    return {**to_wire(patch), "reports": reports}
+
+
+def patch_text(patch: PatchStatus, run: RunView | None, width: int) -> str:
+    switch = "advice" if patch.advice else f"switch: {patch.switch}"
+    lines = [f"{patch.id}  {patch.drift}  {patch.state} ({switch})", patch.title, f"because  {patch.reason}"]
+    for paragraph in paragraphs(patch, run):
+        lines += ["", paragraph.name, *(f"  {line}" for line in paragraph.text.splitlines())]
+    does, replaced = (_code(column) for column in columns(patch))
+    lines += ["", *(side_by_side(does, replaced, width) if width >= SIDE_BY_SIDE else [*does, "", *replaced])]
+    return sanitise_lines(lines)
+
+
+def _code(column: Column) -> list[str]:
+    code = sanitise(column.code or column.absent, newlines=True)
+    return [sanitise(f"{column.name}  {column.of}"), sanitise(column.place), *code.splitlines()]
 
 
 def require_patch(patch: str) -> None:
@@ -155,6 +180,14 @@ def require_patch(patch: str) -> None:
     known = [p.id for p in PATCHES]
     if patch not in known:
         raise UserError(f"There is no patch `{patch}`.", nearest(patch, known))
+
+
+def require_switch(patch: str) -> None:
+    """Raises UserError when the catalogue has no such patch, or only advice that no switch changes."""
+    require_patch(patch)
+    entry = get(patch)
+    if entry and entry.apply is None:
+        raise UserError(f"`{patch}` has no switch: nothing at run time mends it.", entry.mend)
 
 
 class Changes:

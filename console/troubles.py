@@ -6,16 +6,18 @@ share it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from compat.patch import Match
+from compat.patch import Match, PatchStatus
+from console.patching import as_ran
 from remote.logs.findings import Fatal, Frame, Traceback
 from remote.views import ExceptionReport, RunView, StageView
 
-Matcher = Callable[[str, str, tuple[Frame, ...]], tuple[Match, ...]]
+Patches = tuple[PatchStatus, ...]
+Matcher = Callable[[str, str, tuple[Frame, ...], Patches], tuple[Match, ...]]
 Role = Literal["root cause", "wrapper", "chained", "also", "death", "reported"]
 
 
@@ -40,11 +42,21 @@ class Trouble:
 
 
 @lru_cache(maxsize=256)
-def find_patches(exception: str, message: str, frames: tuple[Frame, ...]) -> tuple[Match, ...]:
+def find_patches(exception: str, message: str, frames: tuple[Frame, ...], patches: Patches = ()) -> tuple[Match, ...]:
     """The catalogue's matcher, remembered: the same failure is asked about at every repaint."""
     from compat.matcher import match
 
-    return tuple(match(exception, message, frames))
+    return match(exception, message, frames, patches)
+
+
+def bearing(match: Match) -> str:
+    """What a matched patch has to do with the failure, in words, for behind its id."""
+    words = {
+        "active": "is about this, and was active",
+        "refused": "mends this, and was refused",
+        "not applicable": "mends this in another environment",
+    }
+    return words.get(match.state, "mends this")
 
 
 def troubled_stage(run: RunView | None, prefer: str | None = None) -> StageView | None:
@@ -61,11 +73,17 @@ def has_troubles(stage: StageView) -> bool:
     return bool(stage.findings.tracebacks or stage.findings.fatal or stage.exception)
 
 
-def list_troubles(stage: StageView | None, matcher: Matcher = find_patches) -> tuple[Trouble, ...]:
-    """Everything that went wrong in the stage's latest attempt, the root cause first, wrappers last."""
+def list_troubles(
+    stage: StageView | None, patches: Iterable[PatchStatus] = (), matcher: Matcher = find_patches
+) -> tuple[Trouble, ...]:
+    """Everything that went wrong in the stage's latest attempt, the root cause first, wrappers last.
+
+    `patches` are those of the environment, as the host tells them: what was in force is the attempt's own record.
+    """
     if stage is None or stage.latest is None:
         return ()
     attempt = stage.latest.number
+    ran = as_ran(patches, stage)
     findings = stage.findings
     found: list[Trouble] = []
     for index, fatal in enumerate(findings.fatal):
@@ -75,8 +93,8 @@ def list_troubles(stage: StageView | None, matcher: Matcher = find_patches) -> t
     for index, traceback in enumerate(findings.tracebacks):
         role = _role(index, traceback, findings.root_cause)
         matches: tuple[Match, ...] = ()
-        if traceback.exception_type and not traceback.wrapper:
-            matches = matcher(traceback.exception_type, traceback.message, traceback.frames)
+        if traceback.exception_type and not (traceback.wrapper and traceback.caused_by is not None):
+            matches = matcher(traceback.exception_type, traceback.message, traceback.frames, ran)
         found.append(
             Trouble(
                 stage.name,

@@ -5,13 +5,15 @@ from __future__ import annotations
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.widgets import Static
 
 from compat.patch import PatchStatus
+from console.explain import Column, columns, paragraphs
 from console.screens.listed import ListedView
 from console.store import Snapshot
 from console.widgets.listing import Details, Listing
-from console.widgets.paint import Panel, Part, Row, fit, rule
-from console.words import PATCH_GLYPHS, many
+from console.widgets.paint import Panel, Part, Row, fit, rule, styled
+from console.words import PATCH_GLYPHS
 
 
 class PatchesTitle(Panel):
@@ -50,11 +52,13 @@ class PatchesScreen(ListedView):
         yield PatchesTitle()
         with Container(id="patches-body"):
             yield Listing("patches-list")
-            yield Details("patches-details")
+            codes = Container(Static(id="patch-does"), Static(id="patch-replaces"), id="patch-codes")
+            yield Details("patches-details", codes)
 
     _shown: str | None = None
     _wanted: str | None = None
     """Patch to stand on once the host has told its patches."""
+    _codes: tuple[Column, Column] | None = None
 
     def show(self, snapshot: Snapshot, now: float) -> None:
         self.snapshot = snapshot
@@ -79,12 +83,21 @@ class PatchesScreen(ListedView):
     def _fill_details(self) -> None:
         patch = self.selected
         parts = describe(patch, self.snapshot) if patch else []
-        self.query_one(Details).fill(parts, fresh=(patch.id if patch else None) != self._shown)
+        fresh = (patch.id if patch else None) != self._shown
+        self.query_one(Details).fill(parts, fresh)
+        codes = columns(patch) if patch else None
+        if codes and codes != self._codes:
+            self._codes = codes
+            for name, column in zip(("#patch-does", "#patch-replaces"), codes, strict=True):
+                self.query_one(name, Static).update(styled(*show_code(column)))
         self._shown = patch.id if patch else None
 
     def do_toggle(self) -> None:
-        if self.selected is not None:
-            self.eyas.live.toggle_switch(self.selected.id)
+        patch = self.selected
+        if patch is not None and patch.advice:
+            self.eyas.tell("Nothing at run time mends this one, so it has no switch.")
+        elif patch is not None:
+            self.eyas.live.toggle_switch(patch.id)
 
 
 def _row(patch: PatchStatus, ids: int) -> Row:
@@ -95,7 +108,7 @@ def _row(patch: PatchStatus, ids: int) -> Row:
             (f"{glyph} {patch.state:<15}", ink),
             (fit(patch.id, ids) + "  ", "muted" if patch.state == "not applicable" else "strong"),
             (f"{patch.drift:<4}", "muted"),
-            (f"[{patch.switch}]".ljust(7), switched),
+            ("advice ", "muted") if patch.advice else (f"[{patch.switch}]".ljust(7), switched),
             ("silent  " if patch.silent else "", "warn"),
             (patch.title, "muted"),
         )
@@ -109,32 +122,21 @@ def describe(patch: PatchStatus, snapshot: Snapshot) -> list[Part]:
         (f"{glyph} {patch.state}", ink),
         (f"  {patch.reason}\n", "text"),
     ]
-    parts += [("switch ", "muted"), (patch.switch, "text"), ("  ", "text"), ("space", "key"), (" turns it\n", "muted")]
-    for stage in snapshot.run.stages if snapshot.run else ():
-        for report in (r for r in stage.patches if r.id == patch.id and stage.latest):
-            number = stage.latest.number if stage.latest else 0
-            parts += [(f"in {stage.name} #{number} ", "muted"), (report.state + "\n", "text")]
-    if patch.silent:
-        parts.append(("silent: nothing is ever raised, only the data is wrong\n", "warn"))
-    _paragraph(parts, "cause", patch.cause)
-    _paragraph(parts, "mend", patch.mend)
-    _paragraph(parts, "risk", patch.risk)
-    versions = [f"{n} {v}" for n, v in (("speculators", patch.speculators), ("vllm", patch.vllm)) if v]
-    _paragraph(parts, "concerns", ", ".join(versions))
-    _paragraph(parts, "references", "\n".join(patch.references))
-    if patch.replaces:
-        code = patch.replaced_code.rstrip()
-        lines = (
-            f"  {many(code.count(chr(10)) + 1, 'line')}, as installed"
-            if code
-            else "  (source not readable on the host)"
-        )
-        parts += [("\nreplaces\n", "muted"), (patch.replaces, "text"), (lines + "\n", "muted")]
-        if code:
-            parts.append(("\n" + code.expandtabs(4) + "\n", "text"))
+    if not patch.advice:
+        parts += [
+            ("switch ", "muted"),
+            (patch.switch, "text"),
+            ("  ", "text"),
+            ("space", "key"),
+            (" turns it\n", "muted"),
+        ]
+    for paragraph in paragraphs(patch, snapshot.run):
+        ink = "warn" if paragraph.name == "silent" else "text"
+        gap = "\n" if "\n" in paragraph.text else "  "
+        parts += [(f"\n{paragraph.name}{gap}", "muted"), (paragraph.text + "\n", ink)]
     return parts
 
 
-def _paragraph(parts: list[Part], name: str, text: str) -> None:
-    if text:
-        parts += [(f"\n{name}\n", "muted"), (text.strip() + "\n", "text")]
+def show_code(column: Column) -> list[Part]:
+    parts: list[Part] = [("\n" + column.name, "strong"), (f"  {column.of}\n", "text"), (f"{column.place}\n", "muted")]
+    return [*parts, (column.code, "text") if column.code else (column.absent, "faint")]

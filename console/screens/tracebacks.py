@@ -7,7 +7,7 @@ from textual.containers import Container
 
 from console.screens.listed import ListedView
 from console.store import Snapshot
-from console.troubles import Trouble, list_troubles, troubled_stage
+from console.troubles import Trouble, bearing, list_troubles, troubled_stage
 from console.widgets.listing import Details, Listing
 from console.widgets.paint import Panel, Part, Row, rule
 from console.words import many
@@ -52,7 +52,7 @@ class TracebacksScreen(ListedView):
         self.snapshot = snapshot
         shown = snapshot.shown_attempt()
         stage = troubled_stage(snapshot.run, shown[0].name if shown else None)
-        self.troubles = list_troubles(stage)
+        self.troubles = list_troubles(stage, snapshot.patches or ())
         self.query_one(TracebacksTitle).show(snapshot, self.troubles)
         self.query_one("#tracebacks-body").display = bool(self.troubles)
         self._list.fill([(_key(trouble), _row(trouble)) for trouble in self.troubles])
@@ -154,7 +154,7 @@ def _head(parts: list[Part], trouble: Trouble) -> None:
 def _mend(parts: list[Part], trouble: Trouble, snapshot: Snapshot) -> None:
     for place, match in enumerate(trouble.matches):
         status = snapshot.patch(match.patch)
-        parts += [("\n▸ " if place == 0 else "▸ ", "good"), (f"patch {match.patch} mends this", "good")]
+        parts += [("\n▸ " if place == 0 else "▸ ", "good"), (f"patch {match.patch} {bearing(match)}", "good")]
         if status is not None:
             parts.append((f"  (now {status.state}, switch {status.switch})", "text"))
         if place == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from console.sanitise import one_line
 from console.store import Snapshot
-from console.troubles import list_troubles
+from console.troubles import Trouble, bearing, list_troubles
 from console.widgets.paint import Panel, Part, Row, fit, rule
 from console.words import amount
 from remote.views import StageView
@@ -15,23 +15,22 @@ class TroubleLine(Panel):
 
     def __init__(self) -> None:
         super().__init__(id="trouble")
-        self.stage: StageView | None = None
+        self.troubles: tuple[Trouble, ...] = ()
 
     def show(self, snapshot: Snapshot) -> None:
         run = snapshot.run
         stage = (run.live_stage or run.failed_stage) if run else None
-        self.stage = stage if list_troubles(stage) else None
-        self.display = self.stage is not None
+        self.troubles = list_troubles(stage, snapshot.patches or ())
+        self.display = bool(self.troubles)
         self.repaint()
 
     def rows(self, width: int) -> list[Row]:
-        troubles = list_troubles(self.stage)
-        if not troubles or self.stage is None:
+        if not self.troubles:
             return []
-        first = troubles[0]
+        first = self.troubles[0]
         link: list[Part] = [("  ", "text"), ("t", "key"), (" shows it", "muted")]
         if first.matches:
-            link = [("  ", "text"), ("p", "key"), (f" {first.matches[0].patch} mends it", "good")]
+            link = [("  ", "text"), ("p", "key"), (f" {first.matches[0].patch} {bearing(first.matches[0])}", "good")]
         room = width - 3 - sum(len(one_line(text)) for text, _ in link) - 1
         headline = fit(first.headline, max(8, room)) if room > 8 else fit(first.headline, width - 3)
         return [Row(((" ✖ ", "bad"), (headline, "strong"), *(link if room > 8 else ())))]

@@ -7,6 +7,7 @@ from textual.events import Click
 from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
+from textual.widget import Widget
 from textual.widgets import Static
 
 from console.widgets.paint import Paints, Part, Row, styled
@@ -85,15 +86,15 @@ class Details(VerticalScroll):
 
     can_focus = False
 
-    def __init__(self, id: str) -> None:
-        super().__init__(Static(id=f"{id}-text"), id=id)
+    def __init__(self, id: str, *below: Widget) -> None:
+        super().__init__(Static(id=f"{id}-text"), *below, id=id)
         self._parts: tuple[Part, ...] = ()
 
     def fill(self, parts: list[Part], fresh: bool) -> None:
         """`fresh` when it is about another item: back to its top."""
         if tuple(parts) != self._parts:
             self._parts = tuple(parts)
-            self.query_one(Static).update(styled(*parts))
+            self.query_one(f"#{self.id}-text", Static).update(styled(*parts))
         if fresh:
             self.scroll_to(y=0, animate=False)
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compat.catalogue import get
+from compat.patch import PatchStatus
 from console import reports
 from console.errors import UserError
+from console.sidebyside import side_by_side
 from remote.logs.findings import Findings, Frame, Traceback
-from remote.views import AttemptView, RunView, StageView
+from remote.views import AttemptView, PatchReport, RunView, StageView
 
 SOURCE = "assert len(request.block_hashes) >= num_full_blocks"
 FRAME = Frame("/env/vllm/v1/core/block_pool.py", 238, "cache_full_blocks", SOURCE)
@@ -36,6 +41,79 @@ def test_the_root_cause_comes_first_with_its_frames_workers_and_patch() -> None:
     assert "(Worker_TP0, Worker_TP1)" in lines[2]
     assert "  /env/vllm/v1/core/block_pool.py:238 in cache_full_blocks" in lines
     assert "[wrapper] RuntimeError: Worker failed with error ''" in lines
+
+
+def test_the_environment_says_how_the_patch_stands_and_a_stranger_is_told_as_one() -> None:
+    view = run("failed", findings=Findings(tracebacks=(CAUSE,), root_cause=0))
+    host = (PatchStatus("prefix-caching", "", "off", "switched off"),)
+    text = reports.tracebacks_text(reports.tracebacks_json(view, view.stages[0], None, host))
+    assert "source line matches; versions match; patch is off" in text
+    stranger = run("failed", findings=Findings(tracebacks=(Traceback("OddError", "", (FRAME,)),), root_cause=0))
+    text = reports.tracebacks_text(reports.tracebacks_json(stranger, stranger.stages[0], None, host))
+    assert "No patch of the catalogue is known to mend this." in text
+
+
+PATCH = PatchStatus(
+    "prefix-caching",
+    "Prefix caching is on by default",
+    "needed",
+    "cache.py:76",
+    cause="A default was flipped.",
+    since="vLLM since 0.12.0",
+    mend="Turns it off.",
+    silent=True,
+    gate="rows",
+    code="def apply() -> None:\n\tmend()",
+    digest="12ab" * 16,
+    replaces="speculators.generator.Generator.make",
+    replaced_at="speculators/generator.py:141",
+    replaced_code="    def make(self):\n        return \x1b]52;c;UFdORUQ=\x07Config()\n",
+)
+
+
+def test_a_patch_is_explained_with_both_pieces_of_code_stacked_or_side_by_side() -> None:
+    report = PatchReport("prefix-caching", "worker", "active", "", "34cd" * 16, "56ef" * 16, 8)
+    view = replace(run("done"), stages=(replace(run("done").stages[0], patches=(report,)),))
+    narrow = reports.patch_text(PATCH, view, 80).splitlines()
+    told = "  extract #1: active in 8 workers, patch 34cd34cd34cd (it has changed since) in place of 56ef56ef56ef"
+    assert told in narrow
+    assert "  nothing is ever raised, only the data is wrong; the gate `rows` catches it" in narrow
+    assert narrow.index("    mend()") < narrow.index("what it replaces  Generator.make")
+    assert "    return ␛Config()" in narrow
+    wide = reports.patch_text(PATCH, view, 120).splitlines()
+    assert next(line for line in wide if "mend()" in line).split() == ["mend()", "return", "␛Config()"]
+    assert all(len(line) <= 120 for line in wide[-4:])
+    assert [r["attempt"] for r in reports.patch_json(PATCH, view)["reports"]] == [1]
+    assert reports.patch_json(PATCH, None)["reports"] == []
+
+
+def test_advice_says_what_to_do_instead_and_has_no_switch() -> None:
+    advice = replace(PATCH, advice=True, code="", silent=False)
+    text = reports.patch_text(advice, None, 80)
+    assert "what to do instead\n  Turns it off." in text
+    assert "nothing at run time mends this" in text
+    assert "where it breaks  Generator.make" in text
+    assert "switch" not in text
+
+
+def test_a_switch_of_advice_or_of_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    reports.require_switch("prefix-caching")
+    with pytest.raises(UserError, match="There is no patch"):
+        reports.require_switch("prefx-caching")
+    entry = get("prefix-caching")
+    assert entry
+    monkeypatch.setattr(reports, "get", lambda _: replace(entry, apply=None))
+    with pytest.raises(UserError, match="nothing at run time mends it"):
+        reports.require_switch("prefix-caching")
+
+
+@pytest.mark.parametrize("width", [24, 41, 120])
+def test_columns_never_outgrow_the_width(width: int) -> None:
+    left = ["", "    " + "word " * 9, "x" * 50]
+    rows = side_by_side(left, ["short"], width)
+    assert all(len(row) <= width for row in rows)
+    joined = "".join(row.replace(" ", "") for row in rows)
+    assert joined.replace("short", "") == "word" * 9 + "x" * 50
 
 
 def test_a_log_without_tracebacks_says_so() -> None:

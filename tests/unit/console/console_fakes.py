@@ -285,7 +285,14 @@ PATCHES = (
         cause="speculators 0.3.0 makes Request objects without a block hasher, while prefix caching is on by default "
         "since vLLM 0.12: the scheduler asserts that full blocks have hashes.",
         mend="Builds the engine's cache configuration with enable_prefix_caching=False.",
+        since="speculators 0.3.0 only; vLLM since 0.12, before 0.17",
+        story="It gave the requests a block hasher instead, which silences the assertion and shifts rows.",
+        digest="9f3c2d" * 10 + "0000",
+        code='def apply() -> None:\n    default_arguments(generator_module(), "CacheConfig", _without_caching)\n\n'
+        "def _without_caching(given: Mapping[str, Any]) -> Mapping[str, Any]:\n"
+        '    return {"enable_prefix_caching": False}',
         replaces="speculators.data_generation.vllm_hidden_states_generator.VllmHiddenStatesGenerator._setup_scheduler",
+        replaced_at="speculators/data_generation/vllm_hidden_states_generator.py:141",
         replaced_code="    def _setup_scheduler(self):\n        self.scheduler = Scheduler(\n"
         "            vllm_config=self.vllm_config,\n            kv_cache_config=self.kv_cache_config,\n        )\n",
         references=("https://github.com/vllm-project/vllm/pull/12345",),
@@ -293,6 +300,8 @@ PATCHES = (
     ),
     PatchStatus("scheduler-arguments", "Scheduler wants a block size", "active", "scheduler.py:88 asks for it", "D02"),
     PatchStatus("kv-cache-config", "get_kv_cache_config is plural now", "needed", "no such name any more", "D01"),
-    PatchStatus("short-sequences", "Truncated samples are kept", "needed", "generator.py:240", "D11", silent=True),
+    PatchStatus(
+        "short-sequences", "Truncated samples are kept", "needed", "generator.py:240", "D11", silent=True, gate="rows"
+    ),
     PatchStatus("mla-forward", "DeepseekV2 layers forward", "not applicable", "the target is a Llama", "D05"),
 )

@@ -59,3 +59,11 @@ def test_a_failed_attempt_is_judged_by_what_was_in_force_then() -> None:
     assert [p.state for p in as_ran([row("needed")], stage(OFF))] == ["off"]
     assert [p.state for p in as_ran([row("off")], stage(ACTIVE))] == ["active"]
     assert [p.state for p in as_ran([row("not applicable")], stage())] == ["not applicable"]
+
+
+def test_of_an_earlier_attempt_only_the_switches_are_at_hand() -> None:
+    first = AttemptView(1, "exited", rc=1, patches_off=("reply-rank",))
+    both = replace(stage(ACTIVE), attempts=(first, AttemptView(2, "exited", rc=0)))
+    assert [p.state for p in as_ran([row("needed")], both, 1)] == ["off"]
+    assert [p.state for p in as_ran([row("needed")], both, 2)] == ["active"]
+    assert [p.state for p in as_ran([row("not applicable")], both, 1)] == ["not applicable"]

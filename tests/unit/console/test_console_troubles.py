@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from console_fakes import failed_run
 
-from console.troubles import find_patches, list_troubles, troubled_stage
+from compat.patch import PatchStatus
+from console.troubles import bearing, find_patches, list_troubles, troubled_stage
 from remote.logs.findings import Fatal, Findings, Traceback
-from remote.views import ExceptionReport, StageView
+from remote.views import ExceptionReport, PatchReport, StageView
 
 
 def extract(findings: Findings, exception: ExceptionReport | None = None) -> StageView:
@@ -39,12 +40,33 @@ def test_the_block_hashes_assertion_leads_to_prefix_caching() -> None:
 def test_wrappers_are_not_matched_to_patches() -> None:
     asked: list[str] = []
 
-    def matcher(exception: str, message: str, frames: object) -> tuple[()]:
+    def matcher(exception: str, message: str, frames: object, patches: object) -> tuple[()]:
         asked.append(exception)
         return ()
 
-    list_troubles(failed_run().stages[3], matcher)
+    list_troubles(failed_run().stages[3], (), matcher)
     assert asked == ["AssertionError"]
+
+
+def test_a_wrapper_whose_cause_is_not_in_the_log_is_matched_by_the_text_it_wraps() -> None:
+    inner = "'LlamaModel' object has no attribute 'get_input_embeddings'"
+    message = f'Worker failed with error "{inner}", please check the stack trace above for the root cause'
+    wrapper = Traceback("RuntimeError", message.replace('"', "'"), (), wrapper=True)
+    (only,) = list_troubles(extract(Findings(tracebacks=(wrapper,), root_cause=0)))
+    assert [match.patch for match in only.matches] == ["embed-input-ids"]
+
+
+def test_what_was_in_force_in_the_attempt_says_how_a_patch_bears_on_its_failure() -> None:
+    host = (PatchStatus("prefix-caching", "", "needed", "as installed"),)
+    off = list_troubles(failed_run().stages[3], host)[0].matches[0]  # the attempt's record: off
+    assert off.why.endswith("versions match; patch is off")
+    assert bearing(off) == "mends this"
+    report = PatchReport("prefix-caching", "driver", "active")
+    active = list_troubles(replace(failed_run().stages[3], patches=(report,)), host)[0].matches[0]
+    assert bearing(active) == "is about this, and was active"
+    foreign = (PatchStatus("prefix-caching", "", "not applicable", "vLLM 0.11.0 is outside"),)
+    other = list_troubles(replace(failed_run().stages[3], patches=()), foreign)[0].matches[0]
+    assert bearing(other) == "mends this in another environment"
 
 
 def test_a_death_without_traceback_is_listed_with_its_remedy() -> None:
