@@ -100,9 +100,9 @@ def decide(patch: Patch, found: Environment) -> Decision:
             return Decision(False, f"{one.name} {one.version}{read} is outside the range {wanted} that this concerns")
     if patch.cpu_only and not found.cpu_build:
         return Decision(False, f"vLLM {found.vllm.version} is no CPU build")
-    if patch.architectures:
-        notes.append(f"it concerns targets of the types {', '.join(patch.architectures)} only")
     decided = _probed(patch, found)
+    if patch.architectures and decided.needed:
+        notes.append(f"only for targets of the types {', '.join(patch.architectures)}")
     return Decision(decided.needed, "; ".join([decided.reason, *notes]))
 
 

