@@ -8,6 +8,8 @@ from compat.patches import (
     aux_layers,
     chunked_prefill,
     connector_layout,
+    cpu_event_query,
+    cpu_pinned_memory,
     cpu_rotary,
     cuda_memory_info,
     deepseek_layer_call,
@@ -65,6 +67,8 @@ HARD: tuple[Patch, ...] = (
     two_phase_execution.PATCH,
     request_starvation.PATCH,
     hidden_states_lock.PATCH,
+    cpu_pinned_memory.PATCH,
+    cpu_event_query.PATCH,
 )
 SILENT: tuple[Patch, ...] = (
     prefix_cache_rows.PATCH,

@@ -69,6 +69,7 @@ def _renderer(target: str) -> Render:
     def render(messages: Sequence[Message], prompt: bool) -> list[int]:
         if not messages and not prompt:
             return []
-        return [int(i) for i in tokenizer.apply_chat_template(list(messages), add_generation_prompt=prompt)]
+        ids = tokenizer.apply_chat_template(list(messages), add_generation_prompt=prompt, return_dict=False)
+        return [int(i) for i in ids]
 
     return render
