@@ -1,0 +1,36 @@
+"""Gate `aux-layers`: each captured layer is the layer it is named for, compared with a hooked reference forward.
+
+vLLM's id k means the input of layer k. An off-by-one hardly shows in the acceptance of a tiny draft model, and ruins
+that of a real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pipeline.gates.report import GateReport, failed, passed
+
+GATE = "aux-layers"
+
+
+def check(states: Any, reference: Any, ids: Sequence[int]) -> GateReport:
+    """`states` [S, L, H] were captured as the vLLM ids `ids`; `reference` [S, N + 1, H] holds the input of every layer
+    of the target and the last one's output, so its index is vLLM's id."""
+    nearest = [_nearest(states[:, place], reference) for place in range(len(ids))]
+    wrong = [(asked, found) for asked, found in zip(ids, nearest, strict=True) if asked != found]
+    if not wrong:
+        return passed(GATE, f"The {len(ids)} captured layers are vLLM's ids {list(ids)}.")
+    distances = {found - asked for asked, found in wrong}
+    told = ", ".join(f"{found} in the place of {asked}" for asked, found in wrong)
+    if len(distances) == 1 and len(wrong) >= min(len(ids), 3):
+        by = distances.pop()
+        return failed(
+            GATE, "wrong layer", f"The layers are {abs(by)} too {'late' if by > 0 else 'early'} (vLLM's ids): {told}."
+        )
+    return failed(GATE, "wrong layer", f"Other layers were captured than asked for (vLLM's ids): {told}.")
+
+
+def _nearest(captured: Any, reference: Any) -> int:
+    differences = (reference.float() - captured.float().unsqueeze(1)).pow(2).mean((0, 2))
+    return int(differences.argmin())

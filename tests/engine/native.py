@@ -1,0 +1,55 @@
+"""Run in the current pair's environment: extracts with vLLM's own connector and compares with transformers.
+
+`native.py TARGET TENSOR_PARALLEL [PATCH THAT IS OFF…]` prints `RESULT {batch: {"rows", "expected", "diff", "size"}}`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+IDS = (2, 4, 5, 8)
+"""vLLM's ids, as the default rule chooses them for 8 layers, and the last layer's output."""
+
+
+def batches() -> dict[str, list[list[int]]]:
+    def prompt(length: int, seed: int) -> list[int]:
+        return [(7 * i * i + 13 * i + 101 * seed) % 900 + 10 for i in range(length)]
+
+    prefix = prompt(64, 1)
+    return {
+        "shared prefix": [prefix + prompt(30, 2), prefix + prompt(45, 3), prefix],
+        "repeated prompts": [prompt(50, 4), prompt(50, 4), prompt(1, 5), prompt(100, 8), prompt(2, 9)],
+        "above max_num_batched_tokens": [prompt(560 - seed, seed) for seed in range(20)],
+        "40 requests": [prompt(20 + seed, seed) for seed in range(40)],
+    }
+
+
+def main() -> None:
+    target, tensor_parallel, *off = sys.argv[1:]
+    os.environ["EYAS_SWITCHES"] = json.dumps({"off": off})
+    from pipeline.engine.native import Engine
+
+    with Engine(Path(target), IDS, 600, int(tensor_parallel), "float32") as engine:
+        limit = engine._llm.llm_engine.vllm_config.scheduler_config.max_num_batched_tokens
+        states = {name: engine.generate(prompts) for name, prompts in batches().items()}
+    from reference import Reference
+
+    reference = Reference(target, [k - 1 for k in IDS])
+    result = {}
+    for name, prompts in batches().items():
+        pairs = [(s, reference.forward(p)[0]) for s, p in zip(states[name], prompts, strict=True)]
+        result[name] = {
+            "tokens": sum(map(len, prompts)),
+            "rows": [len(s) for s, _ in pairs],
+            "expected": [len(p) for p in prompts],
+            "size": [max(float(r[:, k].abs().max()) for _, r in pairs) for k in range(len(IDS))],
+            "diff": [max(float((s[:, k] - r[:, k]).abs().max()) for s, r in pairs) for k in range(len(IDS))],
+        }
+    print("RESULT " + json.dumps({"limit": limit, "batches": result}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
