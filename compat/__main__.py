@@ -1,4 +1,4 @@
-"""`python -m compat status --site DIR [--switches JSON] [--attempt DIR] [--json]`: patches against one environment."""
+"""`python -m compat status | drift --site DIR [--switches JSON] [--json]`: one environment, without importing it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from compat import environment, record
+from compat.drift import command as drift
 from compat.status import in_attempt, status
 from compat.switches import parse
 
@@ -21,7 +22,10 @@ def main(argv: list[str] | None = None) -> int:
     show.add_argument("--switches", default="", help='JSON, such as {"off": ["prefix-caching"]}')
     show.add_argument("--attempt", type=Path, help="an attempt's folder: what its processes applied is active")
     show.add_argument("--json", action="store_true")
+    drift.add_arguments(commands.add_parser("drift", help=drift.HELP))
     options = parser.parse_args(argv)
+    if options.command == "drift":
+        return drift.run(options)
     try:
         if not options.site.is_dir():
             raise ValueError(f"There is no folder {options.site}; give the site-packages of an environment.")

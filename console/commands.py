@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from console import headless, parse_command, reports
+from console import check_command, headless, parse_command, reports
 from console.demo import DEMO_PAIR, make_demo
 from console.errors import UserError
 from console.patching import in_run
@@ -210,6 +210,23 @@ def logs(
 def parse(ctx: typer.Context) -> None:
     """Reads its own command line; `console.cli` goes there straight."""
     raise typer.Exit(parse_command.main(ctx.args))
+
+
+@app.command()
+def check(
+    drift: Annotated[bool, typer.Option("--drift", help="What of speculators does not fit the vLLM there.")] = False,
+    site: Annotated[
+        Path | None, typer.Option("--site", help="Check site-packages on this machine instead.", show_default=False)
+    ] = None,
+    architecture: Annotated[str, typer.Option(help="With --site: class of the target model.", show_default=False)] = "",
+    project: ProjectOption = None,
+    host: HostOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check before the load. Exit status: 0 nothing that fails, 1 something without a patch on, 2 unreadable."""
+    if not drift:
+        raise UserError("`eyas check` must be told what to check.", "Write `eyas check --drift`.")
+    raise typer.Exit(check_command.drift(project, host, site, architecture, as_json))
 
 
 @patches_app.callback()

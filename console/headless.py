@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from compat.drift.report import Judged
 from compat.patch import PatchStatus
 from console.errors import UserError, nearest
 from console.project import Project
@@ -99,6 +100,12 @@ class Connection:
             return self.patches()
         except RemoteError:
             return ()
+
+    def drift(self) -> Judged:
+        """What does not fit in the environment that this project's runs use, beside the state of its patches."""
+        params = self.project.start_params()
+        found = self.request(protocol.DRIFT, settings=params["settings"], switches=params["switches"])
+        return from_wire(Judged, found["drift"])
 
     def follow(self, run: str, on_change: Callable[[RunView], None]) -> RunView:
         """Watch `run` until nothing of it runs any more; `on_change` gets every view. Returns the last one.

@@ -1,4 +1,4 @@
-"""`python -m pipeline plan | patches | STAGE`. The first two read JSON on stdin and answer in JSON on stdout."""
+"""`python -m pipeline plan | patches | drift | STAGE`. The first three read JSON on stdin and answer on stdout."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def main(argv: list[str]) -> int:
     from pipeline.report import run_stage
     from pipeline.stages import STAGES
 
-    if argv in (["plan"], ["patches"]):
+    if argv in (["plan"], ["patches"], ["drift"]):
         return answer(argv[0])
     stage = next((stage for stage in STAGES if argv == [stage.name]), None)
     if stage is None:
-        names = ", ".join(["plan", "patches", *(s.name for s in STAGES)])
+        names = ", ".join(["plan", "patches", "drift", *(s.name for s in STAGES)])
         print(f"There is no stage {' '.join(argv)!r}; use one of: {names}.", file=sys.stderr)
         return 2
     return run_stage(stage.module)

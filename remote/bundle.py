@@ -66,11 +66,11 @@ def _below(prefix: str, folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _travels(inner: Path) -> bool:
-    """Sources, pinned lists, and the metadata by which vLLM finds the patches' entry point."""
+    """Sources, pinned lists, baselines of the drift probe, and the metadata by which vLLM finds the patches."""
     if "__pycache__" in inner.parts:
         return False
-    pinned = inner.suffix == ".txt" and "environments" in inner.parts
-    return inner.suffix == ".py" or pinned or any(part.endswith(".dist-info") for part in inner.parts)
+    data = (inner.suffix, inner.parent.name) in ((".txt", "environments"), (".json", "baselines"))
+    return inner.suffix == ".py" or data or any(part.endswith(".dist-info") for part in inner.parts)
 
 
 def _folder(package: str) -> Path:

@@ -38,6 +38,7 @@ UNTAIL = "untail"
 PAGE = "page"  # run, stage, attempt, line | time | offset | none: the end, before, rows -> rows, size, indexed, place
 SEARCH = "search"  # run, stage, attempt, pattern | errors, offset, back, ignore_case, limit -> hits, next, size, read
 PATCHES = "patches"  # settings, switches -> {"patches": [PatchStatus]} for the environment that the run would use
+DRIFT = "drift"  # settings, switches -> {"drift": Judged}: what does not fit in that environment, its patches beside it
 TELEMETRY = "telemetry"  # on, period -> {}; then pushes SAMPLE
 PING = "ping"
 

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from compat import source
-from compat.patch import Patch, Probe
+from compat.patch import Patch, Probe, Sign
 from compat.replace import GENERATOR, check_argument, default_arguments, generator_module
 
 REPLACES = f"{GENERATOR}.VllmHiddenStatesGenerator._create_vllm_config"
@@ -53,4 +53,5 @@ PATCH = Patch(
     verify=verify,
     risk="None known; vLLM's CPU build has it off anyway.",
     written_for=WRITTEN_FOR,
+    signs=(Sign("changed-default", "SchedulerConfig", "async_scheduling"),),
 )

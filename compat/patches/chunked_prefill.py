@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 from compat.replace import GENERATOR, check_argument, default_arguments, generator_module
 
 CALLER = f"{GENERATOR}.VllmHiddenStatesGenerator.generate"
@@ -64,4 +64,5 @@ PATCH = Patch(
     references=("vllm-project/speculators#279", "vllm-project/speculators#283"),
     silent=True,
     written_for=WRITTEN_FOR,
+    signs=(Sign("changed-default", "SchedulerConfig", "enable_chunked_prefill"),),
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 from compat.replace import WORKER, check_wrap, worker_module, wrap
 
 MODEL = "vllm.model_executor.models.qwen3_vl.Qwen3LLMModel.forward"
@@ -72,4 +72,5 @@ PATCH = Patch(
     verify=verify,
     risk="Read from the sources, never run on a Qwen3-VL target.",
     written_for=WRITTEN_FOR,
+    signs=(Sign("narrow-override", "forward", "deepstack_input_embeds"),),
 )

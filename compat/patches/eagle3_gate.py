@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 from compat.replace import WORKER, worker_module
 
 MODEL = "vllm.model_executor.models.deepseek_v2.DeepseekV2ForCausalLM"
@@ -67,4 +67,5 @@ PATCH = Patch(
     story="Not named there; with wrapped-language-model why the worker had to be rewritten for Kimi-K2.5.",
     references=("vllm-project/speculators#225", "vllm-project/vllm#31254", "vllm-project/vllm#31257"),
     written_for=WRITTEN_FOR,
+    signs=(Sign("unsupported-architecture", "", "SupportsEagle3"),),
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 from compat.replace import WORKER, check_wrap, text_model, worker_module, wrap
 
 CALLER = f"{WORKER}._patched_forward"
@@ -72,4 +72,5 @@ PATCH = Patch(
     story="Named there as the embedding method, and right. It fails at the warm-up, for DeepSeek types too.",
     references=("vllm-project/vllm#27583", "vllm-project/speculators#225"),
     written_for=WRITTEN_FOR,
+    signs=(Sign("missing-attribute", "", "get_input_embeddings"),),
 )

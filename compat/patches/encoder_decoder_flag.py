@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 from compat.replace import GENERATOR, check_argument, default_arguments, generator_module
 
 REPLACES = f"{GENERATOR}.VllmHiddenStatesGenerator._create_vllm_config"
@@ -56,4 +56,5 @@ PATCH = Patch(
     risk="Wrong for an encoder-decoder target, which EAGLE-3 has no use for.",
     references=("vllm-project/speculators#225",),
     written_for=WRITTEN_FOR,
+    signs=(Sign("missing-argument", "SchedulerConfig", "is_encoder_decoder"),),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 from compat.replace import GENERATOR, check_argument, drop_argument, generator_module
 
 CALLEE = "vllm.v1.request.Request.__init__"
@@ -55,4 +55,5 @@ PATCH = Patch(
     risk="Read from the sources of vLLM 0.17 and later, never run on them.",
     references=("vllm-project/vllm#34435",),
     written_for=WRITTEN_FOR,
+    signs=(Sign("unknown-argument", "Request.__init__", "eos_token_id"),),
 )

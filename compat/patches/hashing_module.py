@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 from compat.replace import GENERATOR
 
 
@@ -33,4 +33,5 @@ PATCH = Patch(
     "declares.",
     probe=probe,
     replaces=f"{GENERATOR}.VllmHiddenStatesGenerator",
+    signs=(Sign("missing-import", "vllm.utils.hashing"),),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 from compat.replace import GENERATOR
 
 CALLEE = "vllm.v1.core.kv_cache_utils.get_kv_cache_config_from_groups"
@@ -32,4 +32,5 @@ PATCH = Patch(
     mend="Use speculators 0.6 or later, which extracts through vLLM's own extract_hidden_states; or vLLM before 0.29.",
     probe=probe,
     replaces=CALLER,
+    signs=(Sign("needed-step", "MultiprocExecutor", "set_kv_cache_layout"),),
 )

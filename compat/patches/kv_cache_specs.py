@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 from compat.replace import GENERATOR, check_argument, drop_argument, generator_module
 
 CALLEE = "vllm.v1.core.kv_cache_utils.get_kv_cache_config_from_groups"
@@ -50,4 +50,5 @@ PATCH = Patch(
     story="Named there as the KV-cache configuration, and right.",
     references=("vllm-project/speculators#225",),
     written_for=WRITTEN_FOR,
+    signs=(Sign("unknown-argument", "get_kv_cache_config_from_groups", "kv_cache_specs"),),
 )

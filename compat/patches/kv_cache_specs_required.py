@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 from compat.replace import GENERATOR, check_wrap, generator_module, wrap
 
 CALLEE = "vllm.v1.core.kv_cache_utils.get_kv_cache_config_from_groups"
@@ -65,4 +65,5 @@ PATCH = Patch(
     risk="Read from the sources of vLLM 0.11.1 and 0.11.2, never run on them.",
     references=("vllm-project/speculators#225",),
     written_for=WRITTEN_FOR,
+    signs=(Sign("missing-argument", "get_kv_cache_config_from_groups", "kv_cache_specs"),),
 )

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
+
+PACKAGE = "vllm.distributed.kv_transfer.kv_connector.v1"
+CONNECTOR = "example_hidden_states_connector"
 
 
 def probe(site: Path) -> Probe:
@@ -30,4 +33,8 @@ PATCH = Patch(
     mend="Use vLLM 0.18 or later, or speculators 0.4 with vLLM 0.12 to 0.16.",
     probe=probe,
     references=("vllm-project/vllm#33736", "vllm-project/speculators#353", "vllm-project/speculators#433"),
+    signs=(
+        Sign("missing-import", f"{PACKAGE}.{CONNECTOR}"),
+        Sign("missing-import", PACKAGE, CONNECTOR),
+    ),
 )

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 from compat.replace import GENERATOR, check_argument, default_arguments, generator_module
 
 REPLACES = f"{GENERATOR}.VllmHiddenStatesGenerator._create_vllm_config"
@@ -64,4 +64,5 @@ PATCH = Patch(
     "block_hasher are in 0.11.0 already. The hasher silences the assertion and corrupts the data: prefix-cache-rows.",
     references=("vllm-project/speculators#279", "vllm-project/speculators#283", "vllm-project/speculators#225"),
     written_for=WRITTEN_FOR,
+    signs=(Sign("changed-default", "CacheConfig", "enable_prefix_caching"),),
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 from compat.replace import GENERATOR, check_override, generator_module, subclass
 
 CALLEE = "vllm.v1.executor.multiproc_executor.MultiprocExecutor.collective_rpc"
@@ -75,4 +75,5 @@ PATCH = Patch(
     story="Named there as collective_rpc indexing, and right.",
     references=("vllm-project/speculators#225",),
     written_for=WRITTEN_FOR,
+    signs=(Sign("changed-return", "MultiprocExecutor.collective_rpc"),),
 )

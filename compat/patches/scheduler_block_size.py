@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 from compat.replace import GENERATOR, check_override, generator_module, subclass
 
 CALLEE = "vllm.v1.core.sched.scheduler.Scheduler.__init__"
@@ -62,4 +62,5 @@ PATCH = Patch(
     story="Named there as the Scheduler's arguments, and right; that SchedulerConfig lacks one too is not named.",
     references=("vllm-project/speculators#225",),
     written_for=WRITTEN_FOR,
+    signs=(Sign("missing-argument", "Scheduler.__init__", "block_size"),),
 )

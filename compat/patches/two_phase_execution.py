@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 from compat.replace import GENERATOR, check_override, generator_module, subclass
 
 EXECUTOR = "vllm.v1.executor.multiproc_executor.MultiprocExecutor"
@@ -64,4 +64,5 @@ PATCH = Patch(
     story="Named there as two-phase execution, and right. It shows only at the second step of a process.",
     references=("vllm-project/vllm#26866", "vllm-project/speculators#225"),
     written_for=WRITTEN_FOR,
+    signs=(Sign("needed-step", "MultiprocExecutor", "sample_tokens"),),
 )

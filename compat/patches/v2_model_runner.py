@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 from compat.replace import WORKER
 
 VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
@@ -58,4 +58,5 @@ PATCH = Patch(
     risk="Read from the sources, never run. The first runner will be taken out of vLLM one day.",
     references=("vllm-project/vllm#49811",),
     written_for=WRITTEN_FOR,
+    signs=(Sign("missing-attribute", "GPUModelRunner", "input_batch"),),
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from compat import source
-from compat.patch import Patch, Probe
+from compat.patch import Patch, Probe, Sign
 from compat.replace import GENERATOR, check_override, generator_module, subclass
 
 EXECUTOR = "vllm.v1.executor.abstract.Executor"
@@ -63,4 +63,5 @@ PATCH = Patch(
     verify=verify,
     risk="Read from the sources of vLLM 0.27 and later, never run on them.",
     written_for=WRITTEN_FOR,
+    signs=(Sign("needed-step", "MultiprocExecutor", "compile_or_warm_up_model"),),
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 from compat.replace import WORKER, check_wrap, text_model, worker_module, wrap
 
 MODELS = "vllm.model_executor.models"
@@ -96,4 +96,5 @@ PATCH = Patch(
     story="Not named there; with eagle3-gate why the worker had to be rewritten for Kimi-K2.5.",
     references=("vllm-project/speculators#225",),
     written_for=WRITTEN_FOR,
+    signs=(Sign("unsupported-architecture", "", "model"),),
 )

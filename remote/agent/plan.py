@@ -1,4 +1,4 @@
-"""Asking the bundle's pipeline for a plan or for the state of its patches, in a process of its own."""
+"""Asking the bundle's pipeline for a plan, the state of its patches or the drift, in a process of its own."""
 
 from __future__ import annotations
 

@@ -90,7 +90,8 @@ class Agent:
             protocol.UNTAIL: self._untail,
             protocol.PAGE: self._page,
             protocol.SEARCH: self._search,
-            protocol.PATCHES: self._patches,
+            protocol.PATCHES: lambda request: self._ask("patches", request),
+            protocol.DRIFT: lambda request: self._ask("drift", request),
             protocol.TELEMETRY: self._turn_telemetry,
             protocol.PING: self._ping,
         }
@@ -319,9 +320,9 @@ class Agent:
         self._tails.remove(request.get("tail"))
         return {}
 
-    def _patches(self, request: Request) -> None:
+    def _ask(self, command: str, request: Request) -> None:
         given = {"settings": _object(request, "settings"), "switches": _object(request, "switches", {})}
-        self._later(self._probes, request, lambda: ask_pipeline("patches", given, self._bundle))
+        self._later(self._probes, request, lambda: ask_pipeline(command, given, self._bundle))
 
     def _turn_telemetry(self, request: Request) -> dict[str, Any]:
         period = request.get("period", 1.0)

@@ -32,8 +32,9 @@ if "crash" in settings:
     raise RuntimeError(settings["crash"])
 while "wait" in settings and not os.path.exists(settings["wait"]):
     time.sleep(0.05)
-if sys.argv[1] == "patches":
-    print(json.dumps({"patches": [{"id": "one", "title": "One", "state": "needed", "reason": "", "given": given}]}))
+if sys.argv[1] in ("patches", "drift"):
+    row = {"id": "one", "title": "One", "state": "needed", "reason": "", "given": given}
+    print(json.dumps({sys.argv[1]: [row]}))
 else:
     stages = [{"title": s["name"].title(), "env": {"PYTHONPATH": given["bundle"]}, "grace_s": 30, **s}
               for s in settings["stages"]]

@@ -121,13 +121,14 @@ def test_a_tail_gives_the_whole_log(host: FakeHost, link: AgentLink) -> None:
     assert len(data) == 300000
 
 
-def test_patches_are_asked_of_the_pipeline(link: AgentLink) -> None:
-    answer = link.ask(protocol.PATCHES, settings={"x": 1}, switches={"mode": "off"})
-    assert answer["patches"][0]["id"] == "one"
-    assert answer["patches"][0]["given"] == {"settings": {"x": 1}, "switches": {"mode": "off"}}
+@pytest.mark.parametrize("op", [protocol.PATCHES, protocol.DRIFT])
+def test_patches_and_drift_are_asked_of_the_pipeline(link: AgentLink, op: str) -> None:
+    answer = link.ask(op, settings={"x": 1}, switches={"mode": "off"})
+    assert answer[op][0]["id"] == "one"
+    assert answer[op][0]["given"] == {"settings": {"x": 1}, "switches": {"mode": "off"}}
     refused = {"kind": "bad_settings", "message": "m", "remedy": "r"}
     with pytest.raises(RemoteError) as error:
-        link.ask(protocol.PATCHES, settings={"refuse": refused}, switches={})
+        link.ask(op, settings={"refuse": refused}, switches={})
     assert error.value.to_wire() == refused
 
 

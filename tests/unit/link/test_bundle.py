@@ -28,6 +28,7 @@ def test_everything_the_host_runs_travels_and_nothing_of_the_workstation() -> No
     assert {"remote/protocol.py", "remote/agent/boot.py", "remote/agent/stage_one.py"} <= paths
     assert {"remote/logs/findings.py", "compat/patch.py", "pipeline/__init__.py", "pynvml.py"} <= paths
     assert any(path.startswith("pipeline/environments/") and path.endswith(".txt") for path in paths)
+    assert "compat/drift/baselines/speculators-0.3.0.json" in paths
     assert any(path.endswith(".dist-info/entry_points.txt") for path in paths), "vLLM's workers find the patches by it"
     assert not any(p.startswith(("remote/link", "console")) or "__pycache__" in p for p in paths)
     assert not {"remote/session.py", "remote/client.py", "remote/bundle.py"} & paths

@@ -184,6 +184,13 @@ def test_patches_before_the_environment_is_made_are_decided_by_the_pinned_versio
     assert not (tmp_path / "cache").exists()
 
 
+def test_drift_before_the_environment_is_made_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    rc, answer = command("drift", json.dumps({"settings": {}, "switches": {}}), tmp_path / "cache")
+    assert rc == 2
+    assert "environment is not made yet" in answer["error"]["message"]
+    assert "`eyas run`" in answer["error"]["remedy"]
+
+
 def test_an_unknown_stage_is_refused_with_status_2() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pipeline", "trian"], capture_output=True, text=True, cwd=ROOT, timeout=60

@@ -1,0 +1,28 @@
+"""From the name of an architecture to its class, through the callee's own registry of models."""
+
+from __future__ import annotations
+
+import ast
+
+from compat.drift.context import Context
+from compat.drift.library import Module, Symbol
+
+REGISTRY = "vllm.model_executor.models.registry"
+MODELS = "vllm.model_executor.models"
+
+
+def find_architecture(context: Context) -> Symbol | None:
+    """The class of the target model; None when the registry does not have it or cannot be read."""
+    registry = context.library.module(REGISTRY)
+    if not isinstance(registry, Module):
+        return None
+    for node in ast.walk(registry.tree):
+        if not isinstance(node, ast.Dict):
+            continue
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and key.value == context.architecture and isinstance(value, ast.Tuple):
+                parts = [e.value for e in value.elts if isinstance(e, ast.Constant) and isinstance(e.value, str)]
+                if len(parts) == 2:
+                    found = context.library.resolve(f"{MODELS}.{parts[0]}", parts[1])
+                    return found if isinstance(found, Symbol) and isinstance(found.node, ast.ClassDef) else None
+    return None
