@@ -82,12 +82,17 @@ class Clock:
 
     def feed(self, data: bytes) -> None:
         """What follows in the log. A line in it has to be waited for before."""
-        start = self._end - len(self._tail)
+        end = self._end
         self._end += len(data)
-        text = self._tail + data if self._waiting or len(data) < TAIL_BYTES else data
-        for number, offset in list(self._waiting.items()):
-            self._search(number, offset, text, start)
-        self._tail = text[-TAIL_BYTES:]
+        if self._waiting:
+            # What is waited for lies in the tail, or behind its line in the data; no more of either is looked at.
+            joint = self._tail + data[: SEARCH_BYTES + TAIL_BYTES]
+            for number, offset in list(self._waiting.items()):
+                if offset < end:
+                    self._search(number, offset, joint, end - len(self._tail))
+                else:
+                    self._search(number, offset, data, end)
+        self._tail = data[-TAIL_BYTES:] if len(data) >= TAIL_BYTES else (self._tail + data)[-TAIL_BYTES:]
 
     def ends_with(self, data: bytes) -> bool:
         """Whether the log's latest bytes are `data`, as far as they are kept."""

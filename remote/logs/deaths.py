@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from remote.logs.records import any_of
-
 TOKENS = (
     b"illed",
     b"SIGKILL",
@@ -54,7 +52,6 @@ TOKENS = (
     b"Done in",
     b"Captured states for",
 )
-CONCERNS = any_of(TOKENS)
 
 MEMORY = "The host ran out of memory, or a memory limit was hit: fewer loader threads or processes, more RAM, or swap."
 SEGV = "A crash in native code: look at the innermost frame, and suspect versions that do not fit together."
@@ -114,6 +111,7 @@ _NCCL_RANK = r"(?:.{0,200}\bRank (?P<rank>\d+)\] )?"
 RULES = tuple(
     Rule(kind, re.compile(pattern), *rest)
     for kind, pattern, *rest in (
+        ("hang_warning", r"No available shared memory broadcast block", None, None, HANG),
         ("oom_kill", r"(?:^|.{0,200}\bline \d+: +(?P<pid>\d+) |.{0,600}\])Killed(?:$| )", 9, 137, MEMORY),
         ("oom_kill", r".{0,200}[Oo]ut of memory: Killed process (?P<pid>\d+)", 9, 137, MEMORY),
         ("oom_kill", r".{0,200}oom-kill:constraint=.{0,400}\bpid=(?P<pid>\d+)", 9, 137, MEMORY),
@@ -159,7 +157,6 @@ RULES = tuple(
             SHM,
         ),
         ("device_side_assert", r".{0,300}\.cuh?:\d+: .{0,300}Assertion `", None, None, ASSERT),
-        ("hang_warning", r"No available shared memory broadcast block", None, None, HANG),
         ("nccl_timeout", _NCCL_RANK + r"Watchdog caught collective operation timeout", None, None, NCCL),
         ("nccl_timeout", _NCCL_RANK + r"Heartbeat monitor timed out", None, None, NCCL),
         (

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from remote.logs.deaths import (
     ASSERT,
-    CONCERNS,
     GPU,
     LAST,
     LOSS,
@@ -66,9 +65,10 @@ class FatalReader:
     def found(self) -> tuple[Fatal, ...]:
         return tuple(sorted(self._found, key=lambda item: item.kind in LAST))
 
-    def may_concern(self, data: bytes) -> bool:
-        """A cheap look at the raw line: `read` has nothing to do where this answers False."""
-        return self._fault is not None or self._table is not None or CONCERNS.search(data) is not None
+    @property
+    def waiting(self) -> bool:
+        """The lines of a dump or a table go on without any of its tokens."""
+        return self._fault is not None or self._table is not None
 
     def read(self, origin: Origin, text: str, line: int) -> None:
         for rule in RULES:

@@ -7,6 +7,8 @@ of the latest steps does not move for one slow step, so both the ETA and what co
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from operator import sub
 from statistics import median
 
 KEPT_STEPS = 32
@@ -18,6 +20,9 @@ STALL_SECONDS = 10.0
 MAX_STALLS = 8
 TICK = 1.0
 """Bars show whole seconds."""
+
+Step = tuple[int, int | None, float, int, int]
+"""Units done, of how many, after so many seconds; number and byte offset of the line that shows it."""
 
 
 class Pace:
@@ -58,6 +63,43 @@ class Pace:
         self.done, self.elapsed = done, elapsed
         self.line, self.at = line, at
         return True
+
+    def run(self, steps: Sequence[Step], at: float | None) -> int:
+        """Read what the bar shows one after another. The offset of the line of the last step; -1 without one."""
+        moved = -1
+        for done, total, elapsed, line, offset in steps[self._skip(steps) :]:
+            if self.read(done, total, elapsed, line, at):
+                moved = offset
+        return moved
+
+    def _skip(self, steps: Sequence[Step]) -> int:
+        """How many of the steps can be left out: the later ones push them out of what is kept.
+
+        Only where the bar moves on evenly, without a gap that might be a stall.
+        """
+        if len(steps) <= 2 * KEPT_STEPS:
+            return 0
+        done, elapsed = [self.done, *(s[0] for s in steps)], [self.elapsed, *(s[2] for s in steps)]
+        moved = [
+            self._moved,
+            *(now for one, other, now in zip(done, done[1:], elapsed[1:], strict=False) if other > one),
+        ]
+        if (
+            any(s[1] != self.total for s in steps)
+            or sorted(done) != done
+            or sorted(elapsed) != elapsed
+            or max(map(sub, moved[1:], moved), default=0.0) >= STALL_SECONDS
+        ):
+            return 0
+        place, gaps, ticks = len(steps) - 1, 0, 0
+        while place > 0 and min(gaps, ticks) <= KEPT_STEPS:
+            gaps += done[place + 1] > done[place]
+            ticks += done[place + 1] > done[place] and elapsed[place + 1] > elapsed[place]
+            place -= 1
+        if place:
+            self.done, self.elapsed = self._mark = done[place], elapsed[place]
+            self._moved = self.elapsed
+        return place
 
     def _step(self, done: int, elapsed: float) -> None:
         gap = elapsed - self._moved

@@ -49,7 +49,7 @@ _FIGURES = {
     "sglang_load_weight": "allocating the KV cache",
     "engine_ready": READY,
 }
-_OF_ALL = frozenset({"kv_cache", "engine_ready"})
+OF_ALL = frozenset({"kv_cache", "engine_ready"})
 """Figures of the engine, which hold for each of its workers."""
 
 LINE_TOKENS = (
@@ -100,7 +100,7 @@ class PhaseReader:
         name = _FIGURES.get(kind)
         if not name:
             return
-        for each in list(self._phases) if kind in _OF_ALL else ():
+        for each in list(self._phases) if kind in OF_ALL else ():
             self._enter(each, name, line)
         self._enter(worker, name, line)
 

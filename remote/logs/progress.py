@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from remote.logs.clock import Clock
 from remote.logs.findings import Milestone, Phase, Progress, Stall
-from remote.logs.pace import Pace
-from remote.logs.phases import LINE_TOKENS, PhaseReader
+from remote.logs.pace import Pace, Step
+from remote.logs.phases import LINE_TOKENS, OF_ALL, PhaseReader
 from remote.logs.stall import ended_stalls, running_stall
 
 MAX_BARS = 256
@@ -69,38 +69,70 @@ MILESTONE_TOKENS = (
     b"transform time: ",
     b"Maximum concurrency",
     b"GPU blocks: ",
+    b"cuda blocks: ",
     *LINE_TOKENS,
 )
 _NUMBER = r"\d[\d,]*(?:\.\d+)?"
 _MILESTONES = (
-    (re.compile(rf"Loading weights took ({_NUMBER}) seconds"), (("load_weights_done", "s"),)),
+    # A word that the line must have, its form, and what its numbers are.
+    ("Loading weights took", re.compile(rf"Loading weights took ({_NUMBER}) seconds"), (("load_weights_done", "s"),)),
     (
+        "Model loading took",
         re.compile(rf"Model loading took ({_NUMBER}) (?:GiB|GB)(?: memory)? and ({_NUMBER}) seconds"),
         (("model_loaded", "GiB"), ("model_loaded", "s")),
     ),
-    (re.compile(rf"Dynamo bytecode transform time: ({_NUMBER}) s"), (("dynamo_transform", "s"),)),
-    (re.compile(rf"torch\.compile t(?:akes|ook) ({_NUMBER}) s in total"), (("torch_compile", "s"),)),
-    (re.compile(rf"Memory profiling takes ({_NUMBER}) seconds"), (("memory_profiled", "s"),)),
-    (re.compile(rf"Maximum concurrency for {_NUMBER} tokens per request: ({_NUMBER})x"), (("max_concurrency", "x"),)),
-    (re.compile(rf"# (?:GPU|cuda) blocks: ({_NUMBER})"), (("kv_cache", "blocks"),)),
     (
+        "Dynamo bytecode transform time",
+        re.compile(rf"Dynamo bytecode transform time: ({_NUMBER}) s"),
+        (("dynamo_transform", "s"),),
+    ),
+    ("torch.compile t", re.compile(rf"torch\.compile t(?:akes|ook) ({_NUMBER}) s in total"), (("torch_compile", "s"),)),
+    ("Memory profiling takes", re.compile(rf"Memory profiling takes ({_NUMBER}) seconds"), (("memory_profiled", "s"),)),
+    (
+        "Maximum concurrency for",
+        re.compile(rf"Maximum concurrency for {_NUMBER} tokens per request: ({_NUMBER})x"),
+        (("max_concurrency", "x"),),
+    ),
+    (" blocks: ", re.compile(rf"# (?:GPU|cuda) blocks: ({_NUMBER})"), (("kv_cache", "blocks"),)),
+    (
+        "Deserialized ",
         re.compile(rf"Deserialized ({_NUMBER}) ?(?:GB|GiB) in ({_NUMBER}) ?s"),
         (("tensorizer_deserialized", "GB"), ("tensorizer_deserialized", "s")),
     ),
-    (re.compile(rf"Available KV cache memory: ({_NUMBER}) GiB"), (("kv_cache_memory", "GiB"),)),
-    (re.compile(rf"KV cache size: ({_NUMBER}) tokens"), (("kv_cache", "tokens"),)),
-    (re.compile(rf"init engine .{{0,120}}took ({_NUMBER}) s"), (("engine_ready", "s"),)),
     (
+        "Available KV cache memory",
+        re.compile(rf"Available KV cache memory: ({_NUMBER}) GiB"),
+        (("kv_cache_memory", "GiB"),),
+    ),
+    ("KV cache size", re.compile(rf"KV cache size: ({_NUMBER}) tokens"), (("kv_cache", "tokens"),)),
+    ("init engine", re.compile(rf"init engine .{{0,120}}took ({_NUMBER}) s"), (("engine_ready", "s"),)),
+    (
+        "Graph capturing finished",
         re.compile(rf"Graph capturing finished in ({_NUMBER}) secs, took ({_NUMBER}) GiB"),
         (("cudagraphs_captured", "s"), ("cudagraphs_captured", "GiB")),
     ),
     (
+        "Capture cuda graph end",
         re.compile(rf".{{0,80}}Capture cuda graph end\. Time elapsed: ({_NUMBER}) s\. mem usage=({_NUMBER}) GB"),
         (("cudagraphs_captured", "s"), ("cudagraphs_captured", "GB")),
     ),
-    (re.compile(rf"KV Cache is allocated\..{{0,200}}#tokens: ({_NUMBER})"), (("kv_cache", "tokens"),)),
-    (re.compile(rf"Load weight end\..{{0,400}}mem usage=({_NUMBER}) GB"), (("sglang_load_weight", "GB"),)),
+    (
+        "KV Cache is allocated",
+        re.compile(rf"KV Cache is allocated\..{{0,200}}#tokens: ({_NUMBER})"),
+        (("kv_cache", "tokens"),),
+    ),
+    (
+        "Load weight end",
+        re.compile(rf"Load weight end\..{{0,400}}mem usage=({_NUMBER}) GB"),
+        (("sglang_load_weight", "GB"),),
+    ),
 )
+_SHARED_WORDS = tuple(word for word, _, names in _MILESTONES if names[0][0] in OF_ALL)
+
+
+def concerns_all(text: str) -> bool:
+    """Whether a line of one worker can hold a figure that says something of the others too."""
+    return any(word in text for word in _SHARED_WORDS)
 
 
 def read_bar(text: str, worker: str | None = None) -> Progress | None:
@@ -236,9 +268,9 @@ class ProgressReader:
         text: str,
         line: int = 0,
         offset: int = 0,
-        before: Iterable[tuple[int, int | None, float, int, int]] = (),
+        before: Iterable[Step] = (),
     ) -> bool:
-        """`before`: what the same bar showed earlier, not at its end: done, total, seconds, line, offset."""
+        """`before`: what the same bar showed earlier, not at its end."""
         bar = read_bar(text, worker)
         if bar is None:
             return False
@@ -250,10 +282,7 @@ class ProgressReader:
             if pace is None:
                 self._numbered += 1
                 pace = self._paces[key] = Pace(self._numbered)
-            moved = -1
-            for done, total, seconds, at_line, place in (*before, (bar.done, bar.total, bar.seconds, line, offset)):
-                if pace.read(done, total, seconds, at_line, self._now):
-                    moved = place
+            moved = pace.run([*before, (bar.done, bar.total, bar.seconds, line, offset)], self._now)
             if moved >= 0:
                 self._clock.wait_for(pace.number, moved)
         self._phases.bar(bar, line)
@@ -264,9 +293,8 @@ class ProgressReader:
 
     def read_milestone(self, worker: str | None, text: str, line: int = 0) -> None:
         self._phases.line(worker, text, line)
-        for pattern, names in _MILESTONES:
-            match = pattern.search(text)
-            if match:
+        for word, pattern, names in _MILESTONES:
+            if word in text and (match := pattern.search(text)):
                 for (kind, unit), value in zip(names, match.groups(), strict=True):
                     if kind == "load_weights_done" and self._phases.is_loading_draft(worker):
                         kind = "load_draft_weights_done"  # vLLM prints nonsense here when the draft model has no file

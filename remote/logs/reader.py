@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from io import BytesIO
+from itertools import accumulate
 
-from remote.logs import embedded, fatal, layouts, progress, saved
+from remote.logs import embedded, layouts, saved, signs
 from remote.logs.diagnosis import diagnose
 from remote.logs.fatal import FatalReader
 from remote.logs.findings import Findings
 from remote.logs.fold import Fold
 from remote.logs.kinds import kind_of
 from remote.logs.prefixes import Line, Origin, read_line
-from remote.logs.progress import ProgressReader
-from remote.logs.records import Segment, Splitter, any_of, clean
+from remote.logs.progress import ProgressReader, concerns_all
+from remote.logs.records import Segment, Splitter, clean
 from remote.logs.redrawn import Redrawn
 from remote.logs.repeats import whole
-from remote.logs.skim import BAR, PLAIN, READ, TRACE, Shapes
+from remote.logs.skim import PLAIN, UPDATES, Shapes
 from remote.logs.tracebacks import Stream
 from remote.logs.weave import Weaver
 
@@ -28,37 +29,11 @@ IDLE_LINES = 4096
 IDLE_MESSAGE_LINES = 256
 """The same for further lines of its message: they were written together with the first."""
 
-_TRACEBACK_TOKENS = (
-    b"Traceback (most recent",
-    b'  File "',
-    b'  File \\"',
-    b"Exception ignored ",
-    b"Error in atexit.",
-    b"Error in sys.excepthook:",
-    b" the above exception",
-    b"The above exception",
-    b"ray::",
-)
-_ATTEMPT_TOKENS = (b"attempt ", b"Initializing a V1 LLM engine", b"Initializing hidden states generator")
-_TOKENS = (
-    *_TRACEBACK_TOKENS,
-    *progress.TOKENS,
-    *progress.MILESTONE_TOKENS,
-    *fatal.TOKENS,
-    *_ATTEMPT_TOKENS,
-)
 _STARTS = ("Traceback (most recent", '  File "', *layouts.SECONDARY, "Exception in thread")
 """What a stream's first line of interest holds."""
-_WANTED = any_of(_TOKENS)
-_SHAPES = Shapes(_TRACEBACK_TOKENS, progress.TOKENS, set(_TOKENS) - {*progress.TOKENS, *_TRACEBACK_TOKENS})
-_NOT_PLAIN = re.compile(b"[^%c]" % PLAIN)
+_SHAPES = Shapes(signs.TOKENS, woven=signs.WOVEN, bar=signs.BAR)
 """Shared by all readers: it remembers sentences, not logs."""
-_BAR = any_of(progress.TOKENS)
-_MILESTONE = any_of(progress.MILESTONE_TOKENS)
-_OF_WORKER = any_of((b"Loading weights took", b"Model loading took", b"Available KV cache memory"))
-"""Figures that say nothing of the other workers."""
-_ATTEMPT_WORDS = any_of(_ATTEMPT_TOKENS)
-_TWO_PREFIXES = re.compile(rb" pid=\d+\)(?:\x1b\[[\d;]*m)* +(?:\x1b\[[\d;]*m)*\([A-Za-z_]+[^)\n]* pid=")
+_NOT_PLAIN = re.compile(b"[^%c]" % PLAIN)
 _ATTEMPT = re.compile(
     r"[=#*@\- ]*attempt \d+[ =:#*\-]*$|Initializing a V1 LLM engine|.{0,80}Initializing hidden states generator"
 )
@@ -95,9 +70,11 @@ class LogReader:
         if self._finished:
             raise ValueError("The log was finished; a new LogReader reads the next one.")
         self._progress.arrives(at)
-        block = self._splitter.take(data)
-        if block:
-            self._block(block)
+        self._splitter.bytes_read += len(data)
+        end = data.rfind(b"\n") + 1
+        if end:
+            self._block(data, end)
+        self._splitter.keep(data[end:])
         for segment in self._splitter.updates():
             self._segment(segment)
         self._progress.feed(data)
@@ -131,7 +108,7 @@ class LogReader:
     def findings(self) -> Findings:
         """Everything recognised so far. A traceback appears once its exception line was read."""
         tail = self._splitter.tail()
-        if not _BAR.search(tail):
+        if not signs.signs_of(tail, signs.BAR):
             tail = b""
         state = (self._version, self._fold.version, self._progress.version, self._fatal.version, tail)
         if self._cached is None or self._cached[0] != state:
@@ -170,82 +147,82 @@ class LogReader:
 
     # -- lines
 
-    def _block(self, block: bytes) -> None:
-        """Whole lines, in pieces that the processor's cache can hold."""
-        self._redrawn = Redrawn(self._progress)
+    def _block(self, data: bytes, end: int) -> None:
+        """Whole lines up to `end`, in pieces that the processor's cache can hold."""
         start = 0
-        if self._splitter.mid_line:
-            start = block.index(b"\n") + 1
-            self._read(block[: start - 1])
-        while start < len(block):
-            end = block.rfind(b"\n", start, start + PIECE_BYTES) + 1
-            end = end or block.index(b"\n", start + PIECE_BYTES) + 1
-            self._piece(block[start:end])
-            start = end
+        if self._splitter.writing:
+            start = data.index(b"\n") + 1
+            self._read(self._splitter.complete(data[: start - 1]))
+        self._redrawn = Redrawn(self._progress)
+        while start < end:
+            stop = data.rfind(b"\n", start, start + PIECE_BYTES) + 1 or data.index(b"\n", start + PIECE_BYTES) + 1
+            self._piece(data[start:stop])
+            start = stop
         self._redrawn.settle()
         self._redrawn = None
 
     def _piece(self, piece: bytes) -> None:
         """Read the lines that can matter and pass over the others."""
+        splitter, redrawn = self._splitter, self._redrawn
+        assert redrawn is not None
+        first, offset = splitter.lines_read + 1, splitter.bytes_passed
         kinds = _SHAPES.kinds(piece)
-        lines = BytesIO(piece).readlines() if self._busy or _NOT_PLAIN.search(kinds) else []
-        if not lines:
-            self._pass_over(len(kinds), len(piece), piece[piece.rfind(b"\n", 0, -1) + 1 :])
-        place = 0
-        while place < len(lines):
-            if kinds[place] == PLAIN and not self._busy:
+        busy = self._busy
+        if busy or _NOT_PLAIN.search(kinds):
+            lines = BytesIO(piece).readlines()
+            starts = list(accumulate(map(len, lines), initial=offset))
+        waits, place = self._bars_can_wait, 0
+        while place < len(kinds):
+            if not busy:
                 found = _NOT_PLAIN.search(kinds, place)
-                passed = lines[place : found.start()] if found else lines[place:]
-                self._pass_over(len(passed), sum(map(len, passed)), passed[-1])
-                place += len(passed)
-                continue
-            line = lines[place]
+                if found is None:
+                    break
+                place = found.start()
+            line, kind = lines[place], kinds[place]
+            if not (kind == UPDATES and waits and redrawn.put_off(line[:-1], first + place, starts[place])):
+                splitter.move_to(first + place - 1, starts[place])
+                if place:
+                    self._previous = _last_text(lines[place - 1])
+                self._read(line[:-1], kind)
+                busy, waits = self._busy, self._bars_can_wait
             place += 1
-            if kinds[place - 1] == BAR and self._put_off(line[:-1]):
-                self._pass_over(1, len(line), line[line.rfind(b"\r") + 1 :])
-            else:
-                self._read(line[:-1], kinds[place - 1])
+        splitter.move_to(first + len(kinds) - 1, offset + len(piece))
+        self._previous = _last_text(piece[piece.rfind(b"\n", 0, -1) + 1 :])
 
-    def _put_off(self, line: bytes) -> bool:
-        """Whether the line is a bar's that can be read later, together with what the bar shows next."""
-        if self._redrawn is None or self._weaver.busy or self._fatal.may_concern(b"") or self._progress.crowded:
-            return False
-        return self._redrawn.put_off(line, self._splitter.lines_read + 1, self._splitter.bytes_passed)
+    @property
+    def _bars_can_wait(self) -> bool:
+        return not (self._weaver.busy or self._fatal.waiting or self._progress.crowded)
 
     def _settle_bars(self, worker: str | None = None) -> None:
         """What comes next depends on the bars that were put off: on those of one worker, or on all."""
         if self._redrawn is not None:
             self._redrawn.settle(worker.encode() if worker else None)
 
-    def _read(self, line: bytes, kind: int = READ) -> None:
+    def _read(self, line: bytes, kind: int = signs.ANY) -> None:
+        """`kind`: what the shape of the line says; it spares the search for anything else."""
+        among = signs.ANY if kind == UPDATES else kind
         for segment in self._splitter.line(line):
-            self._segment(segment, kind)
-
-    def _pass_over(self, lines: int, size: int, last: bytes) -> None:
-        self._splitter.pass_over(lines, size)
-        self._carried = None
-        self._previous = last[:256].rstrip(b"\r\n")
+            self._segment(segment, among)
 
     @property
     def _busy(self) -> bool:
         """Lines without any token matter too: a traceback is being printed, or texts were parted from prefixes."""
         return bool(self._open) or self._weaver.busy
 
-    def _segment(self, segment: Segment, kind: int = READ) -> None:
-        """`kind`: what the shape of its line says; PLAIN and TRACE spare the search for anything else."""
+    def _segment(self, segment: Segment, among: int = signs.ANY) -> None:
         if segment.first:
             self._carried = None
         data = segment.data
-        wanted = self._busy or _WANTED.search(data) or _TWO_PREFIXES.search(data)
-        if not wanted and segment.end == "return" and len(data) < 256:
-            self._carry(data)
-        if wanted:
+        borne = signs.signs_of(data, among)
+        if borne or self._busy:
             before = (self._sequence, self._fatal.deaths)
-            self._line(segment, kind in (PLAIN, TRACE))
+            self._line(segment, borne)
             if before != (self._sequence, self._fatal.deaths):
                 self._progress.failed(segment.line, segment.offset)
+        elif segment.end == "return" and len(data) < 256:
+            self._carry(data)
         if segment.end != "return":
-            self._previous = data[:256].rstrip(b"\r\n")
+            self._previous = data[:256]
 
     def _carry(self, data: bytes) -> None:
         """A prefix, then a carriage return, then the bar that the prefix belongs to."""
@@ -253,7 +230,7 @@ class LogReader:
         if not line.text:
             self._carried = line.origins[-1] if line.origins[-1].label else self._carried
 
-    def _line(self, segment: Segment, only_traceback: bool) -> None:
+    def _line(self, segment: Segment, borne: int) -> None:
         text = clean(segment.data)
         wrapped = embedded.unwrap(text) if text.startswith("{") else None
         if wrapped is not None:
@@ -269,36 +246,35 @@ class LogReader:
         bar_origin = origin
         if not origin.label and self._carried is not None:
             bar_origin = self._carried
-        if not only_traceback and _BAR.search(segment.data):
+        if borne & signs.BAR:
             self._settle_bars()
             if self._bar(bar_origin, line, segment):
                 if not line.text.endswith("]"):  # the shell's `Killed` lands right behind a bar
                     self._fatal.read(origin, line.text, segment.line)
                 return
-        if self._fatal.may_concern(b"" if only_traceback else segment.data):
+        if borne & signs.DEATH or self._fatal.waiting:
             self._fatal.read(origin, line.text, segment.line)
-        if not only_traceback:
-            self._figures(origin, line, segment)
+        if borne & signs.FIGURE:
+            label = origin.label or line.hint
+            self._settle_bars(None if concerns_all(line.text) else label)
+            self._progress.read_milestone(label, line.text, segment.line)
+        if borne & signs.ATTEMPT and _ATTEMPT.match(line.text):
+            self._new_attempt()
         if segment.end == "return" and not line.text[:1].isspace() and "Traceback" not in line.text:
             return
         self._traceback_line(origin, line, segment)
 
-    def _figures(self, origin: Origin, line: Line, segment: Segment) -> None:
-        if _MILESTONE.search(segment.data):
-            label = origin.label or line.hint
-            self._settle_bars(label if _OF_WORKER.search(segment.data) else None)
-            self._progress.read_milestone(label, line.text, segment.line)
-        if _ATTEMPT_WORDS.search(segment.data) and _ATTEMPT.match(line.text):
-            self._settle_bars()
-            self._attempts = [*self._attempts[-99:], self._sequence + 1]
-            self._progress.restart()
-            self._version += 1
+    def _new_attempt(self) -> None:
+        self._settle_bars()
+        self._attempts = [*self._attempts[-99:], self._sequence + 1]
+        self._progress.restart()
+        self._version += 1
 
     def _bar(self, origin: Origin, line: Line, segment: Segment) -> bool:
         label = origin.label or line.hint
         if label is None and segment.first:
             # Containers turn the carriage return into a line feed: the prefix stands alone on the line before.
-            text = clean(self._previous.rstrip(b"\r\n"))
+            text = clean(self._previous)
             before = read_line((embedded.unwrap(text) or text) if text.startswith("{") else text)
             if before.origins[-1].pid is not None and not before.text and not before.source:
                 label = before.origins[-1].label
@@ -383,3 +359,9 @@ class LogReader:
             stream.read(origin, line.hint, line.level, line.text, segment.line, segment.offset, False)
         for stream in streams.values():
             stream.finish()
+
+
+def _last_text(line: bytes) -> bytes:
+    """What stands behind the last carriage return of a line, as far as a prefix can reach."""
+    text = line.rstrip(b"\r\n")
+    return text[text.rfind(b"\r") + 1 :][:256]

@@ -7,7 +7,7 @@ CR LF and ends the record with a bare LF, so the ending is kept: it says whether
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 HEAD_BYTES = 60 * 1024
@@ -44,11 +44,6 @@ def clean(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def any_of(tokens: Iterable[bytes]) -> re.Pattern[bytes]:
-    """A pattern that finds any of the literals: the cheap look before a line is decoded."""
-    return re.compile(b"|".join(re.escape(token) for token in tokens))
-
-
 class Splitter:
     """Cuts a byte stream into segments, the same ones whatever the chunks it arrives in."""
 
@@ -62,6 +57,11 @@ class Splitter:
         self._first = True
 
     @property
+    def writing(self) -> bool:
+        """A line was begun and has not ended."""
+        return bool(self._pending) or self.mid_line
+
+    @property
     def mid_line(self) -> bool:
         """Part of the line being written was given out or dropped already."""
         return not self._first or self._dropped > 0
@@ -71,16 +71,15 @@ class Splitter:
         """Offset of the line that comes next."""
         return self._line_offset
 
-    def take(self, data: bytes) -> bytes:
-        """Take in what follows; the whole lines that it completes, to be given to `line` or `pass_over` in order."""
-        self.bytes_read += len(data)
-        end = data.rfind(b"\n") + 1
-        if not end:
-            self._pending += data
-            return b""
-        block = bytes(self._pending) + data[:end] if self._pending else data[:end]
-        self._pending = bytearray(data[end:])
-        return block
+    def complete(self, data: bytes) -> bytes:
+        """The line being written, which ends with `data`; to be given to `line`."""
+        whole = bytes(self._pending) + data
+        self._pending.clear()
+        return whole
+
+    def keep(self, data: bytes) -> None:
+        """The beginning of a line, or more of it."""
+        self._pending += data
 
     def line(self, line: bytes) -> Iterator[Segment]:
         """The segments of the next whole line, given without its line feed."""
@@ -100,11 +99,10 @@ class Splitter:
         self._first = True
         self.lines_read += 1
 
-    def pass_over(self, lines: int, size: int) -> None:
-        """The next whole lines, `size` bytes with their line feeds, are only counted."""
-        self.lines_read += lines
-        self._position += size
-        self._line_offset = self._position
+    def move_to(self, lines: int, offset: int) -> None:
+        """The next line begins at `offset`, behind so many lines; those not given to `line` are passed over."""
+        self.lines_read = lines
+        self._line_offset = self._position = offset
 
     def updates(self) -> Iterator[Segment]:
         """Updates of a bar that is redrawn in place arrive long before their line ends."""

@@ -1,8 +1,8 @@
 """Bars that are redrawn in place, many updates on one line: what a later update undoes need not be read.
 
-A bar's line is put off if it is plain to see that it shows one bar of one worker that has not reached its end. When
-the bar then begins anew, nothing of the run before matters but when it began and its last state. What is left is
-read as the other lines are, before anything that depends on it.
+A line whose shape says that it shows updates of one bar and nothing else is put off. When the bar then begins anew,
+nothing of the run before matters but when it began and its last state. What is left is read as the other lines are,
+before anything that depends on it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from remote.logs.pace import Step
 from remote.logs.prefixes import read_line
 from remote.logs.records import clean
 
@@ -29,18 +30,17 @@ _UPDATE = re.compile(
     rb"\[(?P<elapsed>" + _CLOCK + rb")<(?:" + _CLOCK + rb"|\?), +[^\],\r\n]{1,40}\] *(?=\r|$)"
 )
 """The part behind the label. Stricter than what is read elsewhere: other forms are read there."""
-
-
-Step = tuple[int, int, float, int, int]
-"""Units done, of how many, after so many seconds; number and byte offset of the line."""
+_PERCENT = 3
+"""Characters that an update has before its percent sign, behind its label."""
 
 
 class Put(NamedTuple):
-    """One line that was put off: its updates, from the first one on, and its place in the log."""
+    """One line that was put off, and its place in the log."""
 
-    data: bytes
-    updates: int
-    line: int
+    line: bytes
+    start: int
+    """Where its first update begins."""
+    number: int
     offset: int
 
 
@@ -51,17 +51,26 @@ class BarReader(Protocol):
 
 
 class _Bar:
-    def __init__(self, prefix: bytes, state: Step) -> None:
-        self.worker: str | None = None
+    def __init__(self, worker: str | None, prefix: bytes) -> None:
+        self.worker = worker
         self.prefix = prefix
         """What each update bears before its label, or the line before its first one."""
-        self.before: list[Step] = []
-        """Where the run before the present one ended."""
         self.lines: list[Put] = []
-        self.state = state
 
     def text(self, update: bytes) -> str:
         return clean(update[len(self.prefix) :] if update.startswith(self.prefix) else update).rstrip()
+
+
+class _Head(NamedTuple):
+    """How a bar's line begins, up to its first figure."""
+
+    bar: _Bar
+    named: bytes
+    """What each update begins with."""
+    start: int
+    """Where the first update begins."""
+    returns: int
+    """Carriage returns before it."""
 
 
 class Redrawn:
@@ -69,58 +78,22 @@ class Redrawn:
 
     def __init__(self, reader: BarReader) -> None:
         self._reader = reader
+        self._heads: dict[bytes, _Head] = {}
         self._bars: dict[bytes, _Bar] = {}
         self._moving: dict[bytes | None, bytes] = {}
         """The bar that each worker moves."""
 
     def put_off(self, line: bytes, number: int, offset: int) -> bool:
-        """Whether the line, given without its line feed, can wait until `settle`."""
-        last = line.rfind(b"\r") + 1
-        place = line.find(b"%", last) - 3
-        end = _UPDATE.match(line, place) if place > last else None
-        if end is None or end.end() != len(line) or line[place - 1 : place + 1].isdigit():
-            return False
-        named, total = line[last:place], end["total"]
-        before, start = line[: line.find(b"\r") + 1], line.find(b"\r") + 1
-        key = before[:-1] + named
-        bar = self._bars.get(key)
-        label = None
-        if bar is None or before not in (b"\r", bar.prefix + b"\r"):
-            form = _FORM.match(line)
-            if form is None:
-                return False
-            prefix, carried, label = form["prefix"] or b"", form["carried"], form["label"]
-            if not (prefix or form["return"]) or (carried and not prefix):
-                return False
-            start = form.end() - 1 if carried or not prefix else form.start("prefix")
-            key, bar = prefix + named if carried else named, None
-        begin = _UPDATE.match(line, line.find(b"%", start) - 3)
-        updates = line.count(b"\r", start) + 1
+        """Whether the line, without its line feed and known to be updates only, can wait until `settle`."""
+        text = line[: line.find(b"%") - _PERCENT]
+        head = self._heads.get(text) or self._begin(line, text, number, offset)
         if (
-            begin is None
-            or not line.startswith(named, start)
-            or line.count(named) != updates
-            or line.count(b"/" + total + b" [") != updates
-            or b" " + total + b"/" + total + b" [" in line  # the end of a bar is a step of its own
+            head is None
+            or line.count(head.named) != line.count(b"\r") - head.returns + 1
+            or b"100%" in line  # the end of a bar is a step of its own
         ):
             return False
-        put = Put(line[start:], updates, number, offset)
-        first = _step(begin.groups(), put)
-        if bar is None:
-            if self._moving.get(label, key) != key or (key not in self._bars and len(self._bars) >= MAX_BARS):
-                self.settle()
-            bar = self._bars.get(key) or self._new(prefix, bool(carried), first, line[start : begin.end()])
-            if bar is None:
-                return False
-            self._moving[label], self._bars[key] = key, bar
-        ended, bar.state = bar.state, _step(end.groups(), put)
-        if _begins_anew(ended, first):
-            bar.before = [ended]
-            bar.lines.clear()
-        elif _begins_anew(first, bar.state):
-            bar.before = []
-            bar.lines.clear()
-        bar.lines.append(put)
+        head.bar.lines.append(Put(line, head.start, number, offset))
         return True
 
     def settle(self, worker: bytes | None = None) -> None:
@@ -129,6 +102,7 @@ class Redrawn:
         for key in keys:
             bar = self._bars.pop(key, None)
             if bar is not None:
+                self._heads = {text: head for text, head in self._heads.items() if head.bar is not bar}
                 self._settle(bar)
         if worker is None:
             self._moving.clear()
@@ -136,32 +110,72 @@ class Redrawn:
             self._moving.pop(worker, None)
 
     def _settle(self, bar: _Bar) -> None:
-        steps = bar.before
-        for place, put in enumerate(bar.lines, 1):
-            seen = _UPDATE.findall(put.data)
-            last = put.data.rfind(b"\r") + 1
-            if len(seen) == put.updates:
-                steps += [_step(update, put) for update in seen]
-                if place == len(bar.lines):
+        lines, steps = _latest_run(bar.lines)
+        for place, put in enumerate(lines, 1):
+            last = put.line.rfind(b"\r") + 1
+            seen = _UPDATE.findall(put.line, put.start)
+            if len(seen) == put.line.count(b"\r", put.start) + 1:
+                number, offset = put.number, put.offset
+                steps += [(int(done), int(total), _SECONDS[clock], number, offset) for done, total, clock in seen]
+                if place == len(lines):
                     steps.pop()
-                    self._reader.read_bar(bar.worker, bar.text(put.data[last:]), put.line, put.offset, steps)
+                    self._reader.read_bar(bar.worker, bar.text(put.line[last:]), put.number, put.offset, steps)
             else:  # an update on the way was torn: read them one by one
-                for update in put.data.split(b"\r"):
-                    if self._reader.read_bar(bar.worker, bar.text(update), put.line, put.offset, steps):
+                for update in put.line[put.start :].split(b"\r"):
+                    if self._reader.read_bar(bar.worker, bar.text(update), put.number, put.offset, steps):
                         steps = []
 
-    def _new(self, prefix: bytes, carried: bool, first: Step, update: bytes) -> _Bar | None:
+    def _begin(self, line: bytes, text: bytes, number: int, offset: int) -> _Head | None:
+        """A bar's first line, or one that begins in another way; None when it has to be read at once."""
+        form = _FORM.match(line)
+        first = _UPDATE.match(line, len(text))
+        if form is None or first is None:
+            return None
+        prefix, carried, label = form["prefix"] or b"", form["carried"], form["label"]
+        if not (prefix or form["return"]) or (carried and not prefix):
+            return None
+        start = form.end() - 1 if carried or not prefix else form.start("prefix")
+        key = prefix + text[start:] if carried else text[start:]
+        if self._moving.get(label, key) != key or (key not in self._bars and len(self._bars) >= MAX_BARS):
+            self.settle()
+        bar = self._bars.get(key)
+        if bar is None:
+            bar = self._new(prefix, bool(carried), line[start : first.end()], number, offset)
+            if bar is None:
+                return None
+            self._moving[label], self._bars[key] = key, bar
+        head = self._heads[text] = _Head(bar, text[start:], start, line.count(b"\r", 0, start))
+        return head
+
+    def _new(self, prefix: bytes, carried: bool, update: bytes, number: int, offset: int) -> _Bar | None:
         """Read its first update, which may begin a phase; None when more stands before it than a prefix and a label."""
-        bar = _Bar(prefix, first)
         who = read_line(clean(prefix if carried else update))
         said = read_line(clean(update)) if carried else who
+        bar = _Bar(who.origins[0].label, prefix)
         if said.source or said.hint or len(who.origins) != 1 or said.text != bar.text(update):
             return None
         if (prefix and not who.origins[0].label) or (not prefix and who.origins[0].key):
             return None
-        bar.worker = who.origins[0].label
-        self._reader.read_bar(bar.worker, said.text, *first[3:])
+        self._reader.read_bar(bar.worker, said.text, number, offset)
         return bar
+
+
+def _latest_run(lines: list[Put]) -> tuple[list[Put], list[Step]]:
+    """The lines from where the bar began anew for the last time, and the last step before them."""
+    after: Step | None = None
+    for place in range(len(lines) - 1, -1, -1):
+        put = lines[place]
+        first = _UPDATE.match(put.line, put.line.find(b"%") - _PERCENT)
+        last = _UPDATE.match(put.line, put.line.find(b"%", put.line.rfind(b"\r") + 1) - _PERCENT)
+        if first is None or last is None:
+            break
+        began, ended = _step(first.groups(), put), _step(last.groups(), put)
+        if after is not None and _begins_anew(ended, after):
+            return lines[place + 1 :], [ended]
+        if _begins_anew(began, ended):
+            return lines[place:], []
+        after = began
+    return lines, []
 
 
 def _begins_anew(one: Step, other: Step) -> bool:
@@ -169,7 +183,7 @@ def _begins_anew(one: Step, other: Step) -> bool:
 
 
 def _step(update: Sequence[bytes], put: Put) -> Step:
-    return int(update[0]), int(update[1]), _SECONDS[update[2]], put.line, put.offset
+    return int(update[0]), int(update[1]), _SECONDS[update[2]], put.number, put.offset
 
 
 class _Seconds(dict[bytes, float]):

@@ -22,13 +22,9 @@ CASES = sorted((Path(__file__).parents[2] / "data" / "logs" / "cases").glob("*.l
 class EveryLine(LogReader):
     """Reads each line by itself, as it comes."""
 
-    def _piece(self, piece: bytes) -> None:
-        for line in piece.split(b"\n")[:-1]:
-            self._redrawn = None
+    def _block(self, data: bytes, end: int) -> None:
+        for line in self._splitter.complete(data[:end]).split(b"\n")[:-1]:
             self._read(line)
-
-    def _block(self, block: bytes) -> None:
-        self._piece(block)
 
 
 def found(reader: LogReader, data: bytes, cuts: list[int]) -> list[Findings]:
