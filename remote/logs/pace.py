@@ -77,7 +77,7 @@ class Pace:
 
         Only where the bar moves on evenly, without a gap that might be a stall.
         """
-        if len(steps) <= 2 * KEPT_STEPS:
+        if len(steps) <= KEPT_STEPS + 1:
             return 0
         done, elapsed = [self.done, *(s[0] for s in steps)], [self.elapsed, *(s[2] for s in steps)]
         moved = [

@@ -30,18 +30,12 @@ _UPDATE = re.compile(
     rb"\[(?P<elapsed>" + _CLOCK + rb")<(?:" + _CLOCK + rb"|\?), +[^\],\r\n]{1,40}\] *(?=\r|$)"
 )
 """The part behind the label. Stricter than what is read elsewhere: other forms are read there."""
+_STEP = re.compile(rb"\| (\d{1,12})/(\d{1,12}) \[(\d+:\d\d(?::\d\d)?)<(?:\d+:\d\d|\?)")
+"""The figures of an update, where the line's shape vouches for what stands around them."""
+Put = tuple[bytes, int, int, int]
+"""A line that was put off, where its first update begins in it, its number and its offset in the log."""
 _PERCENT = 3
 """Characters that an update has before its percent sign, behind its label."""
-
-
-class Put(NamedTuple):
-    """One line that was put off, and its place in the log."""
-
-    line: bytes
-    start: int
-    """Where its first update begins."""
-    number: int
-    offset: int
 
 
 class BarReader(Protocol):
@@ -93,7 +87,7 @@ class Redrawn:
             or b"100%" in line  # the end of a bar is a step of its own
         ):
             return False
-        head.bar.lines.append(Put(line, head.start, number, offset))
+        head.bar.lines.append((line, head.start, number, offset))
         return True
 
     def settle(self, worker: bytes | None = None) -> None:
@@ -111,18 +105,17 @@ class Redrawn:
 
     def _settle(self, bar: _Bar) -> None:
         lines, steps = _latest_run(bar.lines)
-        for place, put in enumerate(lines, 1):
-            last = put.line.rfind(b"\r") + 1
-            seen = _UPDATE.findall(put.line, put.start)
-            if len(seen) == put.line.count(b"\r", put.start) + 1:
-                number, offset = put.number, put.offset
+        for place, (line, start, number, offset) in enumerate(lines, 1):
+            seen = _STEP.findall(line, start)
+            if len(seen) == line.count(b"\r", start) + 1 and not _lacks_percent(line):
                 steps += [(int(done), int(total), _SECONDS[clock], number, offset) for done, total, clock in seen]
                 if place == len(lines):
                     steps.pop()
-                    self._reader.read_bar(bar.worker, bar.text(put.line[last:]), put.number, put.offset, steps)
+                    last = line.rfind(b"\r") + 1
+                    self._reader.read_bar(bar.worker, bar.text(line[last:]), number, offset, steps)
             else:  # an update on the way was torn: read them one by one
-                for update in put.line[put.start :].split(b"\r"):
-                    if self._reader.read_bar(bar.worker, bar.text(update), put.number, put.offset, steps):
+                for update in line[start:].split(b"\r"):
+                    if self._reader.read_bar(bar.worker, bar.text(update), number, offset, steps):
                         steps = []
 
     def _begin(self, line: bytes, text: bytes, number: int, offset: int) -> _Head | None:
@@ -164,12 +157,12 @@ def _latest_run(lines: list[Put]) -> tuple[list[Put], list[Step]]:
     """The lines from where the bar began anew for the last time, and the last step before them."""
     after: Step | None = None
     for place in range(len(lines) - 1, -1, -1):
-        put = lines[place]
-        first = _UPDATE.match(put.line, put.line.find(b"%") - _PERCENT)
-        last = _UPDATE.match(put.line, put.line.find(b"%", put.line.rfind(b"\r") + 1) - _PERCENT)
+        line, _, number, offset = lines[place]
+        first = _UPDATE.match(line, line.find(b"%") - _PERCENT)
+        last = _UPDATE.match(line, line.find(b"%", line.rfind(b"\r") + 1) - _PERCENT)
         if first is None or last is None:
             break
-        began, ended = _step(first.groups(), put), _step(last.groups(), put)
+        began, ended = _step(first.groups(), number, offset), _step(last.groups(), number, offset)
         if after is not None and _begins_anew(ended, after):
             return lines[place + 1 :], [ended]
         if _begins_anew(began, ended):
@@ -182,8 +175,12 @@ def _begins_anew(one: Step, other: Step) -> bool:
     return other[0] < one[0] or other[1] != one[1] or other[2] < one[2]
 
 
-def _step(update: Sequence[bytes], put: Put) -> Step:
-    return int(update[0]), int(update[1]), _SECONDS[update[2]], put.number, put.offset
+def _step(figures: Sequence[bytes], number: int, offset: int) -> Step:
+    return int(figures[0]), int(figures[1]), _SECONDS[figures[2]], number, offset
+
+
+def _lacks_percent(line: bytes) -> bool:
+    return b" %" in line or b":%" in line or b"?%" in line
 
 
 class _Seconds(dict[bytes, float]):

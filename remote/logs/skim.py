@@ -47,7 +47,7 @@ class Shapes(dict[bytes, int]):
         self._updates = _Updates(token for sign, some in self._tokens.items() if sign != bar for token in some)
 
     def __missing__(self, shape: bytes) -> int:
-        if b"%|" in shape or b"% Completed" in shape:
+        if shape.startswith((b"%|", b"% Completed"), shape.find(b"%")):
             return UPDATES if self._updates[shape.translate(None, _BLANKS)] else self._judge(shape)
         kind = self._judge(shape)
         if len(shape) <= MAX_SHAPE_BYTES:
