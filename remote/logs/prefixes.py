@@ -56,6 +56,9 @@ _HEAD = re.compile(
 _SGLANG = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? (?P<label>(?:(?:DP|TP|PP|EP)\d+ ?)+)\] ")
 
 _NOBODY = Origin()
+_KNOWN: dict[str, Origin] = {}
+"""By the prefix of a process, as it stands at the start of a line: a log has few of them."""
+MAX_KNOWN = 1024
 
 
 def read_line(text: str) -> Line:
@@ -63,13 +66,21 @@ def read_line(text: str) -> Line:
     position = 0
     key = ""
     origins: list[Origin] = []
+    end = text.find(") ") + 2 if text.startswith("(") else 0
+    known = _KNOWN.get(text[:end])
+    if known is not None:
+        position = end
+        origins.append(known)
     while position < len(text):
         first = text[position]
         if first == "(":
             match = _WORKER.match(text, position) or _DAEMON.match(text, position)
             if not match:
                 break
-            _add(origins, _worker(match, key))
+            worker = _worker(match, key)
+            if match.start() == 0 and match.end() == end and len(_KNOWN) < MAX_KNOWN:
+                _KNOWN[text[:end]] = worker
+            _add(origins, worker)
         elif first == "[":
             match = _RANK.match(text, position)
             if not match:
