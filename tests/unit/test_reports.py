@@ -83,6 +83,8 @@ def test_a_patch_is_explained_with_both_pieces_of_code_stacked_or_side_by_side()
     wide = reports.patch_text(PATCH, view, 120).splitlines()
     assert next(line for line in wide if "mend()" in line).split() == ["mend()", "return", "␛Config()"]
     assert all(len(line) <= 120 for line in wide[-4:])
+    hostile = replace(PATCH, code=f"\x1b]52;c;{'A' * 90}\x07")  # longer than a column: nothing of it may be left over
+    assert "AA" not in reports.patch_text(hostile, view, 120)
     assert [r["attempt"] for r in reports.patch_json(PATCH, view)["reports"]] == [1]
     assert reports.patch_json(PATCH, None)["reports"] == []
 
