@@ -43,11 +43,10 @@ def match(
     for patch in PATCHES:
         fitting = [symptom for symptom in patch.symptoms if _fits(symptom, error)]
         if fitting:
-            best = max(fitting, key=_weight)
             status = known.get(patch.id)
             state = status.state if status else ""
-            why = "; ".join([*_clues(best, error), *(_standing(status) if status else ())])
-            found.append((_RANK.get(state, 1), -_weight(best), Match(patch.id, why, state)))
+            why = "; ".join([*_clues(fitting, error), *(_standing(status) if status else ())])
+            found.append((_RANK.get(state, 1), -max(map(_weight, fitting)), Match(patch.id, why, state)))
     return tuple(matched for *_, matched in sorted(found, key=lambda ranked: ranked[:2]))
 
 
@@ -79,19 +78,21 @@ def _fits(symptom: Symptom, error: _Error) -> bool:
 
 
 def _weight(symptom: Symptom) -> int:
-    parts = (symptom.message, symptom.source, symptom.innermost, *symptom.functions)
-    return sum(part is not None for part in parts)
+    """How particular it is: a text that only this failure has tells more than the names of functions."""
+    texts = (symptom.message is not None) + (symptom.source is not None)
+    return 4 * texts + 2 * (symptom.innermost is not None) + bool(symptom.functions)
 
 
-def _clues(symptom: Symptom, error: _Error) -> list[str]:
+def _clues(fitting: Sequence[Symptom], error: _Error) -> list[str]:
+    """What of the error fits, over all the symptoms of one patch."""
     if error.frames is None:
         return ["the message that the driver wraps matches" + (", and so does its type" if error.type else "")]
     names = ["exception type"]
-    names += ["innermost function"] if symptom.innermost else []
-    names += ["calling functions"] if symptom.functions else []
+    names += ["innermost function"] if any(s.innermost for s in fitting) else []
+    names += ["calling functions"] if any(s.functions for s in fitting) else []
     clues = [f"{', '.join(names[:-1])} and {names[-1]} match" if len(names) > 1 else f"{names[0]} matches"]
-    clues += ["message matches"] if symptom.message else []
-    clues += ["source line matches"] if symptom.source else []
+    clues += ["message matches"] if any(s.message for s in fitting) else []
+    clues += ["source line matches"] if any(s.source for s in fitting) else []
     return clues
 
 

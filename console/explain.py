@@ -99,10 +99,12 @@ def _in_run(patch: PatchStatus, run: RunView | None) -> Iterator[str]:
 def _told(report: PatchReport, stage: StageView, patch: PatchStatus) -> str:
     """`extract #2: active in 8 workers, patch 12ab… in place of 34cd…`."""
     number = f" #{stage.latest.number}" if stage.latest else ""
-    who = many(report.processes, report.process) if report.process else many(report.processes, "process", "processes")
+    who = "the driver" if report.process == "driver" else many(report.processes, report.process or "process")
     said = f"{stage.name}{number}: {report.state} in {who}"
+    if report.state == "refused":
+        return f"{said}: {report.reason}"
     if report.state != "active":
-        return f"{said}: {report.reason}" if report.reason else said
+        return said
     if report.digest:
         changed = " (it has changed since)" if patch.digest and patch.digest != report.digest else ""
         said += f", patch {report.digest[:SHORT]}{changed}"

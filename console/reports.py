@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from compat.catalogue import PATCHES, get
 from compat.matcher import match
 from compat.patch import PatchStatus
 from console.errors import UserError, nearest
-from console.explain import Column, columns, paragraphs
+from console.explain import Column, Paragraph, columns, paragraphs
 from console.patching import as_ran
 from console.sanitise import sanitise
 from console.sidebyside import side_by_side
@@ -141,10 +142,16 @@ def _frames(frames: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def patches_text(patches: Iterable[PatchStatus]) -> str:
-    rows = [f"{p.state:<15} {p.id:<22} {p.drift:<4} {'advice' if p.advice else p.switch:<6} {p.title}" for p in patches]
+    found = tuple(patches)
+    ids = max((len(p.id) for p in found), default=0)
+    rows = [
+        f"{p.state:<15} {p.id:<{ids}} {p.drift:<4} {'advice' if p.advice else p.switch:<6} {p.title}" for p in found
+    ]
     return sanitise_lines(rows)
 
 
+PROSE = 100
+"""Columns that a sentence is wrapped into at most."""
 SIDE_BY_SIDE = 120
 """Columns of a terminal from which on the two pieces of code stand beside each other."""
 
@@ -162,9 +169,11 @@ def patch_json(patch: PatchStatus, run: RunView | None) -> dict[str, Any]:
 
 def patch_text(patch: PatchStatus, run: RunView | None, width: int) -> str:
     switch = "advice" if patch.advice else f"switch: {patch.switch}"
-    lines = [f"{patch.id}  {patch.drift}  {patch.state} ({switch})", patch.title, f"because  {patch.reason}"]
-    for paragraph in paragraphs(patch, run):
-        lines += ["", paragraph.name, *(f"  {line}" for line in paragraph.text.splitlines())]
+    lines = [f"{patch.id}  {patch.drift}  {patch.state} ({switch})", patch.title]
+    for paragraph in (Paragraph("because", patch.reason), *paragraphs(patch, run)):
+        lines += ["", paragraph.name]
+        for line in sanitise(paragraph.text, newlines=True).splitlines():
+            lines += textwrap.wrap(line, min(width, PROSE), initial_indent="  ", subsequent_indent="  ")
     does, replaced = (_code(column) for column in columns(patch))
     lines += ["", *(side_by_side(does, replaced, width) if width >= SIDE_BY_SIDE else [*does, "", *replaced])]
     return sanitise_lines(lines)

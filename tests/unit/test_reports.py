@@ -75,8 +75,9 @@ def test_a_patch_is_explained_with_both_pieces_of_code_stacked_or_side_by_side()
     report = PatchReport("prefix-caching", "worker", "active", "", "34cd" * 16, "56ef" * 16, 8)
     view = replace(run("done"), stages=(replace(run("done").stages[0], patches=(report,)),))
     narrow = reports.patch_text(PATCH, view, 80).splitlines()
-    told = "  extract #1: active in 8 workers, patch 34cd34cd34cd (it has changed since) in place of 56ef56ef56ef"
-    assert told in narrow
+    told = "extract #1: active in 8 workers, patch 34cd34cd34cd (it has changed since) in place of 56ef56ef56ef"
+    assert told in " ".join(line.strip() for line in narrow)
+    assert all(len(line) <= 80 for line in narrow)
     assert "  nothing is ever raised, only the data is wrong; the gate `rows` catches it" in narrow
     assert narrow.index("    mend()") < narrow.index("what it replaces  Generator.make")
     assert "    return ␛Config()" in narrow

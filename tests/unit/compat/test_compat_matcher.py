@@ -105,6 +105,24 @@ def catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compat.matcher.PATCHES", patches)
 
 
+@pytest.mark.usefixtures("catalogue")
+def test_a_text_tells_more_than_the_names_of_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_text = Symptom("AssertionError", source="len.hashes")
+    by_names = Symptom("AssertionError", innermost="cache_full_blocks", functions=("schedule",))
+    base = PATCHES[0]
+    both = [replace(base, id="names", symptoms=(by_names,)), replace(base, id="text", symptoms=(by_text,))]
+    monkeypatch.setattr("compat.matcher.PATCHES", tuple(both))
+    assert [found.patch for found in match("AssertionError", "", FRAMES)] == ["text", "names"]
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_the_reason_tells_all_that_fits_over_a_patch_s_symptoms(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = (BROAD, Symptom("AssertionError", source="len.hashes"))
+    monkeypatch.setattr("compat.matcher.PATCHES", (replace(PATCHES[0], id="both", symptoms=two),))
+    (found,) = match("AssertionError", "", FRAMES)
+    assert found.why == "exception type and innermost function match; source line matches"
+
+
 def order(**states: State) -> list[str]:
     statuses = [PatchStatus(name, "", state, "as installed") for name, state in states.items()]
     return [found.patch for found in match("AssertionError", "", FRAMES, statuses)]
