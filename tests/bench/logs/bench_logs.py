@@ -20,6 +20,8 @@ sys.path[:0] = [str(Path(__file__).parents[3]), str(Path(__file__).parents[2])]
 from bench.logs.generate import Injected, Log  # noqa: E402
 
 from remote.logs.findings import Findings  # noqa: E402
+from remote.logs.index import LineIndex  # noqa: E402
+from remote.logs.pages import rows_before  # noqa: E402
 from remote.logs.reader import LogReader  # noqa: E402
 
 READ_BYTES = 4 << 20
@@ -27,12 +29,14 @@ LIVE_LINES = 20_000
 LIVE_SECONDS = 10
 
 
-def read(path: str) -> Findings:
-    reader = LogReader()
+def read(path: str) -> tuple[Findings, LineIndex]:
+    """Full findings and the line index, in one pass."""
+    reader, index = LogReader(), LineIndex()
     with Path(path).open("rb", buffering=0) as log:
         while data := log.read(READ_BYTES):
             reader.feed(data)
-    return reader.finish()
+            index.feed(data)
+    return reader.finish(), index
 
 
 def child(path: str) -> None:
@@ -43,6 +47,20 @@ def child(path: str) -> None:
     read(path)
     taken = time.perf_counter() - began, time.process_time() - cpu
     print(*taken, highest_memory() - idle)
+
+
+def first_screenful(path: str) -> float:
+    """Seconds from opening the log to the last 60 rows of it."""
+    began = time.perf_counter()
+    with Path(path).open("rb", buffering=0) as log:
+        size = log.seek(0, 2)
+
+        def read_at(offset: int, count: int) -> bytes:
+            log.seek(offset)
+            return log.read(count)
+
+        assert len(rows_before(read_at, size, 60)) == 60
+    return time.perf_counter() - began
 
 
 def highest_memory() -> float:
@@ -106,8 +124,8 @@ def bench(path: Path, size: int, rounds: int) -> int:
         for piece in log.pieces():
             out.write(piece)
     printed = sum(error.printed for error in log.injected)
-    found = read(str(path))
-    print(f"log: {found.bytes_read:,} bytes, {found.lines_read:,} lines, {log.updates:,} updates of bars")
+    found, index = read(str(path))
+    print(f"log: {found.bytes_read:,} bytes, {index.line_feeds:,} lines, {log.updates:,} updates of bars")
     print(f"injected: {len(log.injected)} errors in {printed:,} tracebacks by up to 8 workers at once")
     wrong = faults(found, log.injected)
     print("found: each error once, frames and workers exact" if not wrong else "\n".join(["WRONG", *wrong[:20]]))
@@ -122,7 +140,7 @@ def bench(path: Path, size: int, rounds: int) -> int:
     tools: dict[str, Callable[[], float]] = {"grep -c": lambda: wall(["grep", "-c", "Traceback", str(path)])}
     if shutil.which("rg"):
         tools["rg -c"] = lambda: wall(["rg", "-c", "Traceback", str(path)])
-    tools["Eyas, all findings"] = eyas
+    tools["Eyas, all findings and the line index"] = eyas
     taken: dict[str, list[float]] = {name: [] for name in tools}
     for _ in range(rounds):
         for name, run in tools.items():
@@ -132,9 +150,10 @@ def bench(path: Path, size: int, rounds: int) -> int:
     base = statistics.median(taken["grep -c"])
     for name, seconds in taken.items():
         middle = statistics.median(seconds)
-        print(f"{name:20s} {middle:8.2f} s  {middle / base:6.2f} x grep  ({min(seconds):.2f} to {max(seconds):.2f} s)")
+        print(f"{name:40s} {middle:8.2f} s  {middle / base:6.2f} x grep  ({min(seconds):.2f} to {max(seconds):.2f} s)")
     memory = max(one[2] for one in reads)
     print(f"memory above idle: {memory:.1f} MiB; processor time {statistics.median(one[1] for one in reads):.2f} s")
+    print(f"first screenful of the tail: {first_screenful(str(path)) * 1000:.1f} ms")
     share, lines = live(str(path))
     print(f"live: {LIVE_LINES:,} lines a second take {share * 100:.1f} % of a core ({lines:,} lines)")
     return 1 if wrong else 0
