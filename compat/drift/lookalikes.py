@@ -7,6 +7,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from compat.drift.classes import Classes
@@ -38,7 +39,7 @@ class Replacement:
         positional = [*arguments.posonlyargs, *arguments.args]
         return [a.arg for a in positional[: len(positional) - len(arguments.defaults)]][1:]
 
-    @property
+    @cached_property
     def used(self) -> frozenset[str]:
         """What the function uses of its object, without what the caller gave it."""
         this = self.function.args.args[0].arg
@@ -75,37 +76,50 @@ def look_alikes(replacement: Replacement, library: Library, classes: Classes) ->
     if len(replacement.used) < 2:
         return []
     marks = _marks(replacement, library)
-    found = []
-    for path in sorted((library.root / library.name / MODELS).rglob("*.py")):
-        if not _mentions(path, replacement.used):
-            continue
-        module = library.module(".".join(path.relative_to(library.root).with_suffix("").parts))
-        if not isinstance(module, Module):
-            continue
+    found: list[Symbol] = []
+    for module in _modules(replacement, library, found):
         own = [Symbol(n, module) for n in module.tree.body if isinstance(n, ast.ClassDef)]
         alike = [symbol for symbol in own if _is_alike(symbol, replacement, classes)]
         found += [symbol for symbol in alike if not marks or _is_part_of_marked(symbol, own, marks, classes)]
     return found
 
 
-def _mentions(path: Path, used: frozenset[str]) -> bool:
+def _modules(replacement: Replacement, library: Library, found: list[Symbol]) -> Iterator[Module]:
+    """Modules of models whose text has all but at most one of the attributes, then those that extend what was found.
+
+    Parsing is what the probe's time goes into, so a look at the text comes first.
+    """
+    texts = {path: _text(path) for path in sorted((library.root / library.name / MODELS).rglob("*.py"))}
+    used = replacement.used
+    chosen = [p for p, text in texts.items() if sum(f".{name}" in text for name in used) >= len(used) - 1]
+    while chosen:
+        for path in chosen:
+            del texts[path]
+            module = library.module(".".join(path.relative_to(library.root).with_suffix("").parts))
+            if isinstance(module, Module):
+                yield module
+        bases = "|".join(re.escape(symbol.name) for symbol in found)
+        extends = re.compile(rf"class \w+\([^)]*\b({bases})\b")
+        chosen = [path for path, text in texts.items() if bases and extends.search(text)]
+
+
+def _text(path: Path) -> str:
     try:
-        text = path.read_bytes()
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return False
-    return sum(name.encode() in text for name in used) >= len(used) // 2
+        return ""
 
 
 def _is_alike(symbol: Symbol, replacement: Replacement, classes: Classes) -> bool:
-    names, is_open = classes.attributes(symbol)
-    if is_open or len(replacement.used - names) > 1:
-        return False
     original = classes.method(symbol, replacement.method)
     if not isinstance(original, Symbol) or not isinstance(original.node, ast.FunctionDef):
         return False
     demanded = [p.name for p in of_function(original.node, bound=True).parameters if p.default is None]
     began = [a.arg for a in original.node.args.args][1 : 1 + len(replacement.required)]
-    return began == replacement.required and set(demanded) <= set(replacement.parameters)
+    if began != replacement.required or not set(demanded) <= set(replacement.parameters):
+        return False
+    names, is_open = classes.attributes(symbol)
+    return not is_open and len(replacement.used - names) <= 1
 
 
 def _marks(replacement: Replacement, library: Library) -> frozenset[str]:
