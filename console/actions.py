@@ -65,8 +65,27 @@ ACTIONS: tuple[Action, ...] = (
     Action("half_up", ("ctrl+u",), "half page up", "Scroll back by half a page", "Move", palette=False),
     Action("right", ("right", "l"), "right", "Long lines: further right", "Move", ("run", "log"), palette=False),
     Action("left", ("left", "h"), "left", "Long lines: back left", "Move", ("run", "log"), palette=False),
-    Action("next_error", ("e",), "next error", "Next traceback; in the log, where it stands", "Errors and log", rank=7),
-    Action("previous_error", ("E",), "previous error", "Previous traceback", "Errors and log"),
+    Action(
+        "next_error",
+        ("e",),
+        "next error",
+        "Next error; in the log, where it stands",
+        "Errors and log",
+        rank=7,
+    ),
+    Action("previous_error", ("E",), "previous error", "Previous error", "Errors and log"),
+    Action(
+        "search",
+        ("slash",),
+        "search",
+        "Search the whole log, on the host; from its end back",
+        "Errors and log",
+        ("log",),
+        rank=3,
+    ),
+    Action("next_match", ("n",), "next match", "Next line that matches", "Errors and log", ("log",)),
+    Action("previous_match", ("N",), "previous match", "Previous line that matches", "Errors and log", ("log",)),
+    Action("jump", ("J",), "jump", "Jump to a line, a time, a percentage", "Errors and log", ("log",), rank=9),
     Action("follow", ("f",), "follow", "Follow the end of the log, or stay", "Errors and log", ("run", "log"), rank=8),
     Action(
         "older",
@@ -86,13 +105,14 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("help", ("question_mark", "f1"), "help", "The keys of this screen", "Eyas", rank=20),
     Action("palette", ("ctrl+p",), "palette", "Every action, by name", "Eyas", palette=False),
-    Action("back", ("escape",), "back", "Back one level; never leaves Eyas", "Eyas", palette=False),
+    Action("back", ("escape",), "back", "Back one level, or end a search; never leaves Eyas", "Eyas", palette=False),
     Action("quit", ("q",), "quit", "Leave; a run goes on without you", "Eyas", rank=21),
 )
 BY_ID = {action.id: action for action in ACTIONS}
 
 _KEY_NAMES = {
     "question_mark": "?",
+    "slash": "/",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
     "escape": "esc",
@@ -135,6 +155,8 @@ def why_not(action_id: str, snapshot: Snapshot) -> str:
                 return "No stage has failed: R starts from a stage of your choice."
         case "stop" if snapshot.live is None:
             return "Nothing is running."
+        case "search" | "next_match" | "previous_match" | "jump" if snapshot.log.key is None:
+            return "There is no log yet."
         case "toggle" if not snapshot.patches:
             return "The host has not told its patches yet."
     return ""

@@ -18,6 +18,7 @@ from textual.screen import Screen
 
 from console import actions
 from console.live import Live, ProjectLike, SessionFactory, Severity
+from console.logwindow import LogKey
 from console.sanitise import one_line, sanitise
 from console.screens.dialogs import Ask, Asked, ChooseRun, ConfirmStop, Help, ModalAsker
 from console.screens.log import LogScreen
@@ -159,10 +160,14 @@ class EyasApp(App[None]):
             view.stand_on(patch_id)
 
     async def go_to_log_line(self, trouble: Trouble) -> None:
+        """To where a traceback or a death stands, in the log of the attempt that it is of."""
+        key = LogKey(self.snapshot.watching, trouble.stage, trouble.attempt)
+        place = {"offset": trouble.traceback.offset} if trouble.traceback else {"line": trouble.line}
         await self.go_to("log")
-        view = self.current
-        if isinstance(view, LogScreen):
-            view.jump_to(trouble)
+        if key == self.snapshot.log.key and trouble.line:
+            self.live.browser.go(place)
+        elif key != self.snapshot.log.key:
+            self.live.show_attempt(key, place if trouble.line else None)
 
     # Actions -------------------------------------------------------------------------------------------------
 

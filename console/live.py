@@ -17,15 +17,23 @@ from dataclasses import replace
 from typing import Any, Literal, Protocol
 
 from console import store
+from console.browsing import Browser
 from console.errors import UserError
-from console.logring import LogKey
+from console.logwindow import LogKey, LogWindow
 from console.store import LinkLike, Snapshot
 from remote import protocol
 from remote.link.asker import Asker
 
 TICK = 0.1
-LOG_WINDOW = 8 << 20
-"""Bytes of a log that are fetched from its end; before that the host has them."""
+FIRST_ROWS = 100
+"""Rows of a log that are fetched from its end when it is opened."""
+LAG = 8 << 20
+"""Bytes that the end of the log may be ahead of what came of it; then the console goes to the end at once."""
+
+_REWRITTEN = {
+    protocol.TRUNCATED: "the log was truncated on the host",
+    protocol.ROTATED: "the log was replaced on the host",
+}
 
 Severity = Literal["information", "warning", "error"]
 
@@ -105,6 +113,8 @@ class Live:
         self._snapshot = Snapshot(project=project.name, link=store.Link(host=str(project.host.name)))
         self._target: LogKey | None = None
         self._tails = 0
+        self._tail = ""
+        """Name of the subscription to the log that is shown."""
         self._attached = False
         """False again and again until the runs are known: a link lost on the way is no reason to show nothing."""
         self._changed = threading.Event()
@@ -113,12 +123,20 @@ class Live:
         self._runs = Lane("eyas-commands")
         self._patches = Lane("eyas-patches")
         self._logs = Lane("eyas-log")
+        self.browser = Browser(
+            lambda op, **params: self._host.request(op, **params),
+            lambda: self._snapshot,
+            self._change,
+            tell,
+            self._reopen,
+        )
 
     # Life --------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Connect, from a thread of its own."""
         self._consumed.set()
+        self.browser.open()
         threading.Thread(target=self._pump, name="eyas-pump", daemon=True).start()
         self._command(self._runs, f"connecting to {self._snapshot.link.host}", self._connect)
 
@@ -126,6 +144,7 @@ class Live:
         self._closed.set()
         self._changed.set()
         self._consumed.set()
+        self.browser.close()
         for lane in (self._runs, self._patches, self._logs):
             lane.close()
         if self._session is not None:
@@ -164,8 +183,9 @@ class Live:
     def refresh_patches(self) -> None:
         self._command(self._patches, "asking about patches", self._ask_patches)
 
-    def show_attempt(self, key: LogKey) -> None:
-        self._command(self._logs, "opening the log", lambda: self._open_log(key))
+    def show_attempt(self, key: LogKey, place: Mapping[str, Any] | None = None) -> None:
+        """Open an attempt's log at its end, or at a place as PAGE takes it."""
+        self._command(self._logs, "opening the log", lambda: self._open_log(key, place=place))
 
     def dismiss_problem(self) -> None:
         with self._lock:
@@ -178,6 +198,8 @@ class Live:
             self._set(store.reduce_link(self._snapshot, state, self._clock()))
         if state.phase == "connected" and not self._attached:
             self._command(self._runs, "looking for runs", self._attach)
+        if state.phase == "connected" and self._snapshot.log.opening and self._snapshot.log.key:
+            self.show_attempt(self._snapshot.log.key)  # the link was lost before it was open
 
     def on_push(self, frame: Mapping[str, Any]) -> None:
         with self._lock:
@@ -187,6 +209,16 @@ class Live:
             self._target = target
         if moved and target is not None:
             self.show_attempt(target)
+        elif frame.get("tail") == self._snapshot.log.tail and frame.get("ev") in _REWRITTEN:
+            self._reopen(_REWRITTEN[frame["ev"]])
+        elif frame.get("ev") == protocol.RUN and self._behind():
+            self._reopen("")
+
+    def _behind(self) -> bool:
+        """The log grew so fast, or the link was away so long, that its end is far ahead of what came of it."""
+        log, shown = self._snapshot.log, self._snapshot.shown_attempt()
+        reading = log.opening or self._snapshot.browsed is not None
+        return not reading and shown is not None and log.next_offset + LAG < shown[1].log_bytes
 
     # In the lanes ----------------------------------------------------------------------------------------------
 
@@ -263,18 +295,35 @@ class Live:
             if not self._patches.waiting:
                 self._set(store.reduce_patches(self._snapshot, answer))
 
-    def _open_log(self, key: LogKey) -> None:
+    def _reopen(self, note: str) -> None:
         with self._lock:
-            old, view = self._snapshot.log.tail, self._snapshot.run
-            stage = view.stage(key.stage) if view and view.run == key.run else None
-            attempt = next((a for a in stage.attempts if a.number == key.attempt), None) if stage else None
-            self._tails += 1
-            name = f"log-{self._tails}"
-            offset = max(0, (attempt.log_bytes if attempt else 0) - LOG_WINDOW)
-            self._set(store.open_log(self._snapshot, key, name, offset))
+            log = self._snapshot.log
+            if log.key is None or log.opening:
+                return
+            self._set(store.open_log(self._snapshot, replace(log, opening=True)))
+        key = log.key
+        self._command(self._logs, "opening the log", lambda: self._open_log(key, note))
+
+    def _open_log(self, key: LogKey, note: str = "", place: Mapping[str, Any] | None = None) -> None:
+        """The end of the log at once, by a page; what follows by a tail from there."""
+        self._tails += 1
+        old, self._tail = self._tail, f"log-{self._tails}"
+        with self._lock:
+            self._set(store.open_log(self._snapshot, LogWindow(key=key, opening=True)))
         if old:
             self._host.untail(old)
-        self._host.tail(name, key.run, key.stage, key.attempt, offset=offset, follow=True)
+        try:
+            page = self._host.request(
+                protocol.PAGE, run=key.run, stage=key.stage, attempt=key.attempt, before=FIRST_ROWS, rows=0
+            )
+            log = LogWindow.of_page(key, page, tail=self._tail, note=note)
+        except protocol.RemoteError:
+            log = LogWindow(key=key, tail=self._tail, note=note)  # not there yet: the tail waits for it
+        with self._lock:
+            self._set(store.open_log(self._snapshot, log))
+        self._host.tail(self._tail, key.run, key.stage, key.attempt, offset=log.next_offset, follow=True)
+        if place is not None:
+            self.browser.go(place)
 
     # Machinery -------------------------------------------------------------------------------------------------
 
@@ -298,6 +347,10 @@ class Live:
                 self._set(replace(self._snapshot, pending=tuple(pending), problem=kept))
 
         lane.put(job)
+
+    def _change(self, change: Callable[[Snapshot], Snapshot]) -> None:
+        with self._lock:
+            self._set(change(self._snapshot))
 
     def _set(self, snapshot: Snapshot) -> None:
         """Under the lock only."""

@@ -19,6 +19,7 @@ from typing import Any
 from console.store import LinkLike
 from remote import protocol, views
 from remote.link.asker import Asker
+from remote.logs import pages
 from remote.logs.findings import Findings
 from remote.views import AttemptView, GpuView, RunView, StageView, TelemetryView
 from remote.wire import to_wire
@@ -125,6 +126,8 @@ class ReplaySession:
             return {"runs": [view], "run": view}
         if op == protocol.PATCHES:
             return {"patches": []}
+        if op == protocol.PAGE:
+            return self._page(params)
         raise protocol.RemoteError("bad_request", "This is a recording: nothing runs.", "Connect to a host.")
 
     def watch(self, run: str) -> None:
@@ -143,6 +146,19 @@ class ReplaySession:
     def untail(self, key: str) -> None:
         with self._lock:
             self._tail = ""
+
+    def _page(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Rows of the log as far as it was played, around an offset or up to its end."""
+        with self._lock:
+            log = b"".join(base64.b64decode(frame["data"]) for frame in self._held if "data" in frame)
+        place = min(len(log), int(asked.get("offset", len(log))))
+
+        def read(offset: int, size: int) -> bytes:
+            return log[offset : offset + size]
+
+        rows = [*pages.rows_before(read, place, asked["before"]), *pages.rows_from(read, place, asked["rows"])]
+        numbered = [{**to_wire(row), "line": log.count(b"\n", 0, row.offset) + 1} for row in rows]
+        return {"log_id": "replay", "size": len(log), "indexed": len(log), "place": place, "rows": numbered}
 
     def telemetry(self, on: bool, period: float) -> None:
         """Samples come at the recording's own pace."""

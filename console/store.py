@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from compat.patch import PatchStatus
-from console.logring import LogKey, LogTail
+from console.logwindow import LogKey, LogWindow
 from console.patching import in_run
 from console.sanitise import sanitise, sanitise_json
 from console.shape import build
@@ -73,7 +73,12 @@ class Snapshot:
     """Console clock when `run` came: a running attempt's elapsed time goes on from there."""
     telemetry: TelemetryView | None = None
     telemetry_at: float = 0.0
-    log: LogTail = field(default_factory=LogTail)
+    log: LogWindow = field(default_factory=LogWindow)
+    """The end of the log that is shown, as it grows."""
+    browsed: LogWindow | None = None
+    """Another part of that log: where the operator reads."""
+    looking: str = ""
+    """What is being looked up in it, in words."""
     patches: tuple[PatchStatus, ...] | None = None
     """None until the host has answered."""
     patches_problem: Problem | None = None
@@ -139,11 +144,6 @@ def reduce_frame(snapshot: Snapshot, frame: Mapping[str, Any], now: float) -> Sn
                 return reduce_problem(snapshot, error.message, error.remedy)
             case protocol.END if frame.get("tail") == snapshot.log.tail:
                 return replace(snapshot, log=replace(snapshot.log, ended=True))
-            case protocol.TRUNCATED if frame.get("tail") == snapshot.log.tail:
-                return replace(snapshot, log=snapshot.log.truncated(int(frame["size"])))
-            case protocol.ROTATED if frame.get("tail") == snapshot.log.tail and snapshot.log.key:
-                fresh = LogTail.open(snapshot.log.key, snapshot.log.tail)
-                return replace(snapshot, log=replace(fresh, note="the log was replaced on the host"))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         if snapshot.problem is None:
             what = str(frame.get("ev"))
@@ -162,7 +162,11 @@ def reduce_run(snapshot: Snapshot, run: Mapping[str, Any], now: float) -> Snapsh
 def show_run(snapshot: Snapshot, run_id: str) -> Snapshot:
     """Turn to a run ('' for none): what was of another one goes."""
     snapshot = replace(snapshot, watching=run_id, runs_known=True)
-    return snapshot if snapshot.run and snapshot.run.run == run_id else replace(snapshot, run=None, log=LogTail())
+    return (
+        snapshot
+        if snapshot.run and snapshot.run.run == run_id
+        else replace(snapshot, run=None, log=LogWindow(), browsed=None)
+    )
 
 
 def reduce_sample(snapshot: Snapshot, sample: Mapping[str, Any], now: float) -> Snapshot:
@@ -177,8 +181,8 @@ def reduce_data(snapshot: Snapshot, frame: Mapping[str, Any]) -> Snapshot:
     return replace(snapshot, log=snapshot.log.feed(int(frame["offset"]), None if log_id is None else str(log_id), data))
 
 
-def open_log(snapshot: Snapshot, key: LogKey, tail: str, offset: int) -> Snapshot:
-    return replace(snapshot, log=LogTail.open(key, tail, offset))
+def open_log(snapshot: Snapshot, log: LogWindow) -> Snapshot:
+    return replace(snapshot, log=log, browsed=None, looking="")
 
 
 def reduce_patches(snapshot: Snapshot, answer: Mapping[str, Any]) -> Snapshot:

@@ -134,6 +134,28 @@ class Ask(ModalScreen[str | None]):
         self.dismiss(answer)
 
 
+class Prompt(ModalScreen[str | None]):
+    """One line of the operator's own; '' and None for none."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", show=False)]
+
+    def __init__(self, title: str, hint: str, value: str = "") -> None:
+        super().__init__()
+        self._title, self._hint, self._value = title, hint, value
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(styled((self._title + "\n", "strong"), (self._hint, "muted")))
+            yield Input(self._value)
+            yield Static(styled(("enter", "key"), (" goes   ", "muted"), ("esc", "key"), (" leaves it", "muted")))
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value)
+
+
 class Asked(Message):
     """A question on its way from the link's thread to the screen; the answer goes back through the queue."""
 

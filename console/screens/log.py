@@ -1,14 +1,20 @@
-"""The log view: one attempt's log in full height, with line numbers."""
+"""The log view: one attempt's log in full height, with line numbers, however large it is."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from textual.app import ComposeResult
 
+from console.browsing import place_of
+from console.screens.dialogs import Prompt
 from console.screens.logged import LoggedView
 from console.store import Snapshot
-from console.troubles import Trouble, list_troubles
-from console.widgets.logview import LogTitle, LogView, earlier
+from console.widgets.logview import LogTitle, LogView
 from console.widgets.paint import Panel, Row
+
+PAGES = 3
+"""Screens that are fetched at a time, once less than one is left to scroll."""
 
 
 class EmptyLog(Panel):
@@ -20,13 +26,15 @@ class EmptyLog(Panel):
 
     def show(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.display = snapshot.log.rows == 0
+        self.display = snapshot.log.count == 0
         self.repaint()
 
     def rows(self, width: int) -> list[Row]:
-        if self.snapshot.log.key is not None:
-            ended = self.snapshot.log.ended
-            return [Row.of(("  The attempt printed nothing." if ended else "  Nothing printed yet.", "muted"))]
+        log = self.snapshot.log
+        if log.opening:
+            return [Row.of(("  Opening the log …", "muted"))]
+        if log.key is not None:
+            return [Row.of(("  The attempt printed nothing." if log.ended else "  Nothing printed yet.", "muted"))]
         if self.snapshot.run is None:
             return [Row.of("  No run, so no log: ", ("R", "key"), " starts one.")]
         return [Row.of(("  No stage of this run has begun.", "muted"))]
@@ -34,6 +42,8 @@ class EmptyLog(Panel):
 
 class LogScreen(LoggedView):
     page_overlap = 1
+    pattern = ""
+    """What was searched for last."""
 
     def compose(self) -> ComposeResult:
         yield LogTitle("log-title")
@@ -43,8 +53,33 @@ class LogScreen(LoggedView):
     def show(self, snapshot: Snapshot, now: float) -> None:
         self.snapshot = snapshot
         self.query_one(EmptyLog).show(snapshot)
-        self._log.show(snapshot.log)
+        self._log.show(snapshot.log, snapshot.browsed)
         self._title()
+        self._fetch()
+
+    # Moving ------------------------------------------------------------------------------------------------
+
+    def moved(self) -> None:
+        super().moved()
+        view, browser = self._log, self.eyas.live.browser
+        if view.following:
+            browser.follow()
+        elif self.snapshot.browsed is None:
+            browser.pause(view.window)
+        self._fetch(again=True)
+
+    def _fetch(self, again: bool = False) -> None:
+        """Have rows at hand before they are scrolled to: a screen on either side."""
+        view, browser, height = self._log, self.eyas.live.browser, self._log.size.height
+        window = view.window
+        if not height or window.key is None or not window.count:
+            return
+        if window.rows and window.rows[0].line is None:
+            browser.count()
+        if window.start > 0 and view.top < height:
+            browser.extend(-1, window, PAGES * height, again)
+        elif not view.following and window.end < self.snapshot.log.end and view.last_top - view.top < height:
+            browser.extend(1, window, PAGES * height, again)
 
     def do_down(self) -> None:
         self._scroll(1)
@@ -53,47 +88,57 @@ class LogScreen(LoggedView):
         self._scroll(-1)
 
     def do_top(self) -> None:
-        self._log.to_top()
-        self._title()
+        self.eyas.live.browser.go({"offset": 0}, mark=False)
 
     def do_bottom(self) -> None:
         self._log.to_end()
-        self._title()
+
+    def do_jump(self) -> None:
+        def given(text: str | None) -> None:
+            if text:
+                self.eyas.live.browser.go(place_of(text, max(self.snapshot.log.size, self.snapshot.log.end)))
+
+        hint = "line 1234, time 15:30 or 11-29 15:30, 50 %, @offset"
+        self.app.push_screen(Prompt("Jump to", hint), given)
+
+    # Searching ---------------------------------------------------------------------------------------------
+
+    def do_search(self) -> None:
+        def given(text: str | None) -> None:
+            if text:
+                self.pattern = text
+                self._search(back=self._log.following)
+
+        hint = "a regular expression; lower case finds both"
+        self.app.push_screen(Prompt("Search the whole log", hint, self.pattern), given)
+
+    def do_next_match(self) -> None:
+        self._search(back=False)
+
+    def do_previous_match(self) -> None:
+        self._search(back=True)
+
+    def _search(self, back: bool) -> None:
+        if self.pattern:
+            self.eyas.live.browser.search(self.pattern, self._from("back" if back else "on"), back)
+        else:
+            self.do_search()
 
     def do_next_error(self) -> None:
-        self._jump(1)
+        self.eyas.live.browser.next_error(self._from("on"), back=False)
 
     def do_previous_error(self) -> None:
-        self._jump(-1)
+        self.eyas.live.browser.next_error(self._from("back"), back=True)
 
-    def jump_to(self, trouble: Trouble) -> None:
-        """Bring the traceback's header line into sight."""
-        offset = trouble.traceback.offset if trouble.traceback else None
-        row = None if offset is None else self.snapshot.log.row_at(offset)
-        if row is None:
-            before = earlier(self.snapshot.log) or "not in this log"
-            self.eyas.tell(f"Line {trouble.line} is not held here ({before}): t has the whole traceback.", "warning")
-            return
-        self._log.jump(row)
-        self._title()
+    def _from(self, way: Literal["on", "back"]) -> int:
+        """Where to look from: the marked row in sight, left out itself, else the edge of what is in sight."""
+        view, window = self._log, self._log.window
+        if view.marked is not None:
+            row = window.row(view.marked)
+            return row.offset if way == "back" else row.offset + row.size
+        return window.end if way == "back" and view.following else view.place
 
-    def _jump(self, step: int) -> None:
-        shown = self.snapshot.shown_attempt()
-        latest = shown is not None and shown[0].latest == shown[1]
-        found = [t for t in list_troubles(shown[0] if shown and latest else None) if t.traceback]
-        if not found:
-            self.eyas.tell("No traceback in this log.")
-            return
-        found.sort(key=lambda trouble: trouble.line)
-        rows = [self.snapshot.log.row_at(t.traceback.offset if t.traceback else 0) for t in found]
-        here = self._log.marked if self._log.marked is not None else self._log.top - (step > 0)
-        if step > 0:
-            later = [i for i, row in enumerate(rows) if row is not None and row > here]
-            place = later[0] if later else 0
-        else:
-            sooner = [i for i, row in enumerate(rows) if row is not None and row < here]
-            place = sooner[-1] if sooner else len(found) - 1
-        wrapped = not (later if step > 0 else sooner)
-        self.jump_to(found[place])
-        if wrapped and len(found) > 1:
-            self.eyas.tell("Round the end of the log." if step > 0 else "Round the start of the log.")
+    async def do_back(self) -> None:
+        """First what is being looked up, then the view."""
+        if not self.eyas.live.browser.cancel():
+            await self.eyas.do_back()

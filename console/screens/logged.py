@@ -15,11 +15,23 @@ class LoggedView(View):
         return self.query_one(LogView)
 
     def _title(self) -> None:
-        self.query_one(LogTitle).show(self.snapshot, self._log.following)
+        self.query_one(LogTitle).show(self.snapshot, self._log)
+
+    def _fill(self) -> None:
+        """Have enough rows to fill the view, where a bar's many states are one row."""
+        view, window = self._log, self._log.window
+        if view.following and 0 < window.count < view.size.height and window.start > 0:
+            self.eyas.live.browser.extend(-1, window, 3 * view.size.height)
+
+    def on_log_view_moved(self) -> None:
+        self.moved()
+
+    def moved(self) -> None:
+        """Other rows are in sight."""
+        self._title()
 
     def _scroll(self, rows: int) -> None:
         self._log.move(rows)
-        self._title()
 
     def do_page_down(self) -> None:
         self._scroll(self._log.size.height - self.page_overlap)
@@ -41,4 +53,3 @@ class LoggedView(View):
 
     def do_follow(self) -> None:
         self._log.toggle_follow()
-        self._title()

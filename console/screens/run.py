@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 
-from console.logring import LogKey
+from console.logwindow import LogKey
 from console.screens.logged import LoggedView
 from console.store import Snapshot
 from console.widgets.facts import Facts, TroubleLine
@@ -43,6 +43,7 @@ class RunScreen(LoggedView):
         self.query_one(TroubleLine).show(snapshot)
         self._log.show(snapshot.log)
         self._title()
+        self._fill()
 
     def _pick(self, step: int) -> None:
         rail = self.query_one(Rail)

@@ -1,18 +1,20 @@
-"""The log, drawn through the line API: only the rows in sight cost anything, whatever is in the ring."""
+"""The log, drawn through the line API: only the rows in sight cost anything, whatever is held."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 
 from rich.cells import cell_len
 from textual.events import MouseScrollDown, MouseScrollUp
+from textual.message import Message
 from textual.strip import Strip
 
-from console.logring import LogTail
+from console.logwindow import LogWindow
 from console.sanitise import one_line
 from console.store import Snapshot
 from console.widgets.paint import Paints, Panel, Part, Row, rule
-from console.words import many, size
+from console.words import size
 
 _PREFIX = re.compile(r"^(?:\([^()]{1,80} pid=\d+\)\s*)+")
 _BAD = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|^\s*Traceback \(most recent call last\)|^\w*(?:Error|Exception)\b")
@@ -22,71 +24,95 @@ SHIFT = 16
 
 
 class LogView(Paints):
-    """Rows of a LogTail. Follows its end until the operator scrolls away; `to_end` takes it back.
+    """Rows of a LogWindow. Follows the log's end until the operator moves away; `to_end` takes it back.
 
-    It holds its own place: while following, that is always the end, whatever the ring or the layout does.
+    It holds its own place: while following, that is always the end; else the byte at which its first row begins,
+    whatever the window gains or loses at its ends.
     """
+
+    class Moved(Message):
+        """The operator moved: other rows are in sight."""
 
     def __init__(self, id: str, numbers: bool) -> None:
         super().__init__(id=id)
-        self.tail = LogTail()
+        self.window = LogWindow()
         self.following = True
         self.numbers = numbers
-        self.marked: int | None = None
-        """Index of the row that was jumped to."""
+        self._live = LogWindow()
         self._place = 0
+        """Offset of the first row in sight, while not following."""
         self._shift = 0
-        self._gone = 0
+        self._jump = 0
 
-    def show(self, tail: LogTail) -> None:
-        if tail is self.tail:
-            return
-        if tail.tail != self.tail.tail:
-            self.following, self._shift, self.marked, self._gone = True, 0, None, tail.dropped
-        gone, self._gone = tail.dropped - self._gone, tail.dropped
-        if gone:  # the ring let rows go: stay on the same lines
-            self._place = max(0, self._place - gone)
-            self.marked = self.marked - gone if self.marked is not None and self.marked >= gone else None
-        self.tail = tail
-        self.refresh()
+    def show(self, live: LogWindow, browsed: LogWindow | None = None) -> None:
+        """The log's end as it grows, and the part of it that is read in."""
+        if live.tail != self._live.tail:  # another log, or opened anew
+            self.following, self._shift, self._jump = True, 0, 0
+        self._live = live
+        window = self.window
+        if browsed is not None and browsed.jump > self._jump:
+            self._jump, self.following, window = browsed.jump, False, browsed
+            mark = browsed.row_at(browsed.mark or 0) or 0
+            self._place = browsed.row(max(0, mark - 2)).offset if browsed.count else 0
+        elif self.following:
+            window = live
+        elif browsed is not None and browsed.start <= self._place <= browsed.end:
+            window = browsed
+        if window is not self.window:
+            self.window = window
+            self.refresh()
 
     # Moving ------------------------------------------------------------------------------------------------
 
     @property
     def last_top(self) -> int:
-        """The top row when the end is in sight."""
-        return max(0, self.tail.rows - self.size.height)
+        """The top row when the last row held is in sight."""
+        return max(0, self.window.count - self.size.height)
 
     @property
     def top(self) -> int:
         """The first row in sight."""
-        return self.last_top if self.following else min(self._place, self.last_top)
+        if self.following:
+            return self.last_top
+        rows = self.window
+        return min(bisect_left(range(rows.count), self._place, key=lambda i: rows.row(i).offset), self.last_top)
+
+    @property
+    def place(self) -> int:
+        """Offset of the first row in sight."""
+        return self.window.row(self.top).offset if self.window.count else self.window.start
+
+    @property
+    def marked(self) -> int | None:
+        """Index of the row that was jumped to, while it is in sight."""
+        mark = None if self.window.mark is None else self.window.row_at(self.window.mark)
+        return mark if mark is not None and self.top <= mark < self.top + self.size.height else None
 
     def move(self, rows: int) -> None:
-        """Scroll; up stops following, reaching the end by going down starts it again."""
-        self._place = min(max(0, self.top + rows), self.last_top)
-        self.following = rows > 0 and self._place == self.last_top
-        self.refresh()
-
-    def to_top(self) -> None:
-        self._place, self.following = 0, False
-        self.refresh()
+        """Scroll; up stops following, reaching the log's end by going down starts it again."""
+        top = min(max(0, self.top + rows), self.last_top)
+        ends = top == self.last_top and self.window.end >= self._live.end
+        self._stay(top, rows > 0 and (self.following or ends))
 
     def to_end(self) -> None:
-        self.following = True
-        self.refresh()
+        self._stay(self.top, True)
 
     def toggle_follow(self) -> None:
-        self._place, self.following = self.top, not self.following
+        self._stay(self.top, not self.following)
+
+    def _stay(self, top: int, following: bool) -> None:
+        if self.following and not following:
+            self.window = self.window.frozen()
+        self.following = following
+        if following:
+            self.window = self._live
+        elif self.window.count:
+            self._place = self.window.row(top).offset
         self.refresh()
+        self.post_message(self.Moved())
 
     def move_sideways(self, steps: int) -> None:
         self._shift = max(0, self._shift + steps * SHIFT)
-        self.refresh()
-
-    def jump(self, index: int) -> None:
-        """Bring a held row into sight, a few rows below the top, and mark it."""
-        self._place, self.following, self.marked = max(0, index - 2), False, index
         self.refresh()
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
@@ -104,64 +130,67 @@ class LogView(Paints):
         width = max(0, full - 1)
         top = self.top
         index = top + y
-        end = self.segments(Row(((_thumb(y, top, height, self.tail.rows), "rule"),)), full - width)
-        if index >= self.tail.rows:
+        end = self.segments(Row(((self._thumb(y, top, height), "rule"),)), full - width)
+        if index >= self.window.count:
             return Strip([*self.segments(Row(), width), *end], full)
         row = self._row(index)
         if not self.numbers:
             return Strip([*self.segments(row, width, self._shift), *end], full)
-        number = self.tail.number(index)
-        gutter = f"{number:>7} " if number is not None else "      · "
+        gutter = self._gutter(index)
         head = self.segments(Row(((gutter, "faint"),), cursor=row.cursor), min(width, len(gutter)))
         body = self.segments(row, max(0, width - len(gutter)), self._shift)
         return Strip([*head, *body, *end], full)
 
     def _row(self, index: int) -> Row:
-        text = one_line(self.tail.row(index).text)
+        text = one_line(self.window.row(index).text)
         match = _PREFIX.match(text)
         prefix, body = (match.group(), text[match.end() :]) if match else ("", text)
         ink = "bad" if _BAD.search(body[:200]) else "warn" if _WARN.search(body[:80]) else "text"
         parts: tuple[Part, ...] = ((prefix, "muted"), (body, ink)) if prefix else ((body, ink),)
         return Row(parts, cursor=index == self.marked)
 
+    def _gutter(self, index: int) -> str:
+        """The row's line number; a dot where the host has not counted so far, or a long line goes on."""
+        row, last = self.window.row(index), self.window.row(self.window.count - 1).line
+        number = "·" if row.line is None else str(row.line) if row.starts else ""
+        return f"{number:>{max(7, len(str(last or '')))}} "
 
-def _thumb(y: int, top: int, height: int, rows: int) -> str:
-    """The scroll bar's cell of row `y`: where in the held lines these rows stand."""
-    if rows <= height:
-        return " "
-    size = max(1, height * height // rows)
-    first = round(top * (height - size) / max(1, rows - height))
-    return "┃" if first <= y < first + size else " "
+    def _thumb(self, y: int, top: int, height: int) -> str:
+        """The scroll bar's cell of row `y`: where in the whole log these rows stand, by their bytes."""
+        rows, log = self.window, max(self.window.end, self._live.end, self._live.size, 1)
+        if not rows.count or (rows.start == 0 and rows.count <= height):
+            return " "
+        behind = rows.row(min(top + height, rows.count) - 1)
+        seen = behind.offset + behind.size - rows.row(top).offset
+        size = max(1, height * seen // log)
+        first = round(rows.row(top).offset * (height - size) / max(1, log - seen))
+        return "┃" if first <= y < first + size else " "
 
 
 class LogTitle(Panel):
-    """`─ log extract #2 ──── 2,310 earlier lines on the host · 20,000 lines · following ─`"""
+    """`─ log extract #2 ──── at 45 % of 3.2 GiB · paused: f follows ─`"""
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
         self.snapshot = Snapshot()
         self.following = True
+        self.place = 0
 
-    def show(self, snapshot: Snapshot, following: bool) -> None:
-        self.snapshot, self.following = snapshot, following
+    def show(self, snapshot: Snapshot, view: LogView) -> None:
+        self.snapshot, self.following, self.place = snapshot, view.following, view.place
         self.repaint()
 
     def rows(self, width: int) -> list[Row]:
-        tail = self.snapshot.log
+        log = self.snapshot.log
         title: list[Part] = [("log", "strong")]
-        if tail.key is None:
+        if log.key is None:
             return [rule(title, width, [("none yet", "muted")])]
-        title.append((f" {tail.key.stage} #{tail.key.attempt}", "text"))
-        state = "ended" if tail.ended else "following" if self.following else "paused: f follows"
-        facts = [tail.note, earlier(tail), many(tail.rows, "line"), state]
-        facts = [fact for fact in facts if fact]
+        title.append((f" {log.key.stage} #{log.key.attempt}", "text"))
+        state = "paused: f follows" if not self.following else "ended" if log.ended else "following"
+        whole = max(log.size, log.end)
+        held = size(whole) if self.following else f"at {self.place / max(1, whole):.0%} of {size(whole)}"
+        facts = [fact for fact in (held, log.note, self.snapshot.looking or state) if fact]
         while len(facts) > 1 and cell_len(" · ".join(facts)) > width - 30:
             facts.pop(0)
-        ink = "muted" if self.following else "warn"
+        ink = "muted" if self.following and not self.snapshot.looking else "warn"
         return [rule(title, width, [(" · ".join(facts), ink)])]
-
-
-def earlier(tail: LogTail) -> str:
-    if tail.skipped_bytes:
-        return f"{size(tail.skipped_bytes)} earlier on the host"
-    return f"{many(tail.dropped, 'earlier line')} on the host" if tail.dropped else ""

@@ -29,7 +29,7 @@ INDEX_SECONDS = 1.0
 """Longest that one request goes on indexing; the next one goes on from there."""
 NUMBERS_SECONDS = 0.1
 """Longest that a page which does not need the index waits for its line numbers."""
-SEARCH_SECONDS = 2.0
+SEARCH_SECONDS = 1.0
 PATIENCE = 3.0
 """Seconds beyond those, for the process that searches to start and to end; then its pattern is at fault."""
 
@@ -68,8 +68,8 @@ class Pages:
     def page(self, attempt: Attempt, request: Mapping[str, Any]) -> dict[str, Any]:
         """Rows around a place: `before` rows that end there, `rows` from there on. Raises RemoteError.
 
-        The place: `line`, `time`, `offset` (moved back to its line's start) or, without any, the log's end. Without
-        rows and with `indexed` below `size`, the index is still on its way there: ask again.
+        The place: `line`, `time`, `offset` (moved back to its line's start unless `exact`) or, without any, the log's
+        end. Without a place and with `indexed` below `size`, the index is still on its way there: ask again.
         """
         log = self.log(attempt)
         before, count = whole_number(request, "before", 0), whole_number(request, "rows", 100)
@@ -103,7 +103,7 @@ class Pages:
             return place if whole or place < log.index.size else None
         size = log.size
         offset = min(size, whole_number(request, "offset", size, most=1 << 62))
-        return size if offset == size else pages.line_start(log.read, offset)
+        return offset if offset == size or request.get("exact") else pages.line_start(log.read, offset)
 
     def search(self, attempt: Attempt, request: Mapping[str, Any]) -> dict[str, Any]:
         """Matching lines from `offset` on, or back from it, and where to go on. Raises RemoteError.

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remote.logs.index import Read
+from remote.logs.terminal import CAP, Drawn
 
 WINDOW = 256 << 10
 """Bytes read for a page at most, and shown of one line before its next row."""
-ROW_BYTES = 4 << 10
-"""Shown of one row; the console asks for more of it by its offset."""
 PAGE_BYTES = 64 << 10
 """Of text in one page: six times as much in JSON at worst, so that two pages are within a frame."""
 MAX_ROWS = 500
@@ -23,7 +22,7 @@ class Row:
     size: int
     """Bytes up to the next row, line ending included."""
     text: str
-    """What a terminal shows of it at the end: behind its last carriage return; cut to ROW_BYTES."""
+    """What a terminal shows of it at the end."""
     starts: bool = True
     """False for the later rows of one long line."""
     line: int | None = None
@@ -33,6 +32,8 @@ class Row:
 def rows_from(read: Read, offset: int, count: int) -> list[Row]:
     """At most `count` rows, the first one beginning at `offset`, which is a line's start or inside a long line."""
     data = read(offset, WINDOW)
+    if len(data) == WINDOW and b"\n" not in data:
+        data = data[: data.rfind(b"\r", WINDOW - CAP) + 1 or WINDOW]  # a bar is shown as it was drawn, not cut
     starts = offset == 0 or read(offset - 1, 1) == b"\n"
     rows = _rows(data, offset, starts, min(count, MAX_ROWS))
     if len(data) == WINDOW and len(rows) > 1 and rows[-1].offset + rows[-1].size == offset + WINDOW:
@@ -52,6 +53,9 @@ def rows_before(read: Read, end: int, count: int) -> list[Row]:
     if not first and at and b"\n" in data[:-1] and read(at - 1, 1) != b"\n":
         first = data.index(b"\n") + 1  # the end of a line that begins before
     starts = at + first == 0 or read(at + first - 1, 1) == b"\n"
+    if not starts:
+        behind = data.find(b"\n", first) + 1 or len(data)
+        first = data.find(b"\r", first, min(first + CAP, behind - CAP)) + 1 or first
     rows = _rows(data[first:], at + first, starts, MAX_ROWS) if count else []
     return rows[len(rows) - _fitting(rows[::-1]) :]
 
@@ -86,5 +90,4 @@ def _fitting(rows: list[Row]) -> int:
 
 def shown(line: bytes) -> str:
     """The line's last state on a terminal, without its ending."""
-    last = line.rstrip(b"\r\n").rpartition(b"\r")[2]
-    return last[:ROW_BYTES].decode("utf-8", "replace")
+    return Drawn().feed(line.removesuffix(b"\n")).text(whole=True)

@@ -47,7 +47,7 @@ def settled(*keys: str, ready: Callable[[Snapshot], object]) -> Callable[[Pilot[
 
 
 def told(snapshot: Snapshot) -> object:
-    return snapshot.log.rows and snapshot.patches is not None and snapshot.telemetry is not None
+    return snapshot.log.count and snapshot.patches is not None and snapshot.telemetry is not None
 
 
 def compare(snap_compare: Any, host: FakeSession, size: tuple[int, int], *keys: str) -> bool:
@@ -63,6 +63,11 @@ def test_a_run_under_way_on_eight_gpus(snap_compare: Any, size: tuple[int, int])
 @pytest.mark.parametrize("size", SIZES)
 def test_a_failed_run_on_a_host_without_gpu(snap_compare: Any, size: tuple[int, int]) -> None:
     assert compare(snap_compare, failed(), size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_log_with_its_line_numbers(snap_compare: Any, size: tuple[int, int]) -> None:
+    assert compare(snap_compare, failed(), size, "2")
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -86,5 +91,5 @@ def test_two_h200s_as_recorded_half_way_through_the_load(snap_compare: Any) -> N
         return reader.findings()
 
     app = still_app(ReplaySession.factory(half, speed=1e6, read=read))
-    ready = settled(ready=lambda s: s.log.ended and s.log.rows == len(half.lines) and s.patches is not None)
+    ready = settled(ready=lambda s: s.log.ended and s.log.count == len(half.lines) and s.patches is not None)
     assert snap_compare(app, terminal_size=(80, 24), run_before=ready)

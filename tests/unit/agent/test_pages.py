@@ -14,6 +14,7 @@ from remote import protocol
 from remote.agent import pages
 from remote.agent.layout import Attempt
 from remote.agent.pages import Pages
+from remote.logs import pages as pages_of_logs
 from remote.protocol import RemoteError
 
 RUN = "20260101T000000Z-00000000"
@@ -70,6 +71,16 @@ def test_a_line_or_a_time_is_gone_to_with_what_stands_before_it(
 
 def test_an_offset_inside_a_line_shows_that_line(attempt: Attempt, link: AgentLink) -> None:
     assert texts(asked(link, protocol.PAGE, offset=len(LINES[0]) + 5, rows=1)) == [LINES[1].decode()]
+
+
+def test_an_exact_offset_inside_a_long_line_goes_on_from_there(attempt: Attempt, link: AgentLink) -> None:
+    write(attempt, b"first\n" + b"x" * 600_000 + b"\nlast\n")
+    place = 6 + 300_000
+    page = asked(link, protocol.PAGE, offset=place, exact=True, before=1, rows=2)
+    assert [(row["offset"], row["size"], row["line"]) for row in page["rows"]] == [
+        (place - pages_of_logs.WINDOW, pages_of_logs.WINDOW, 2),
+        (place, pages_of_logs.WINDOW, 2),
+    ]
 
 
 @pytest.mark.parametrize("filler", [b"\0", b"\xff", "批".encode(), "\U0001f600".encode()])

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import base64
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from compat.patch import PatchStatus, Switches
 from remote import protocol
+from remote.agent.error_places import ErrorPlaces
+from remote.agent.files import file_id
+from remote.agent.layout import Attempt
+from remote.agent.pages import Pages
 from remote.logs.findings import Findings, Frame, Progress, Traceback
 from remote.protocol import RemoteError
 from remote.views import (
@@ -58,7 +64,7 @@ class FakeProject:
 
 
 class FakeSession:
-    """Answers at once; what was asked is in `requests`."""
+    """Answers at once; what was asked is in `requests`. The log is a file, looked up by the agent's own code."""
 
     def __init__(self, run: RunView | None = None, patches: tuple[PatchStatus, ...] = (), log: bytes = b"") -> None:
         self.run = run
@@ -72,6 +78,9 @@ class FakeSession:
         self.tails: list[tuple[str, str, str, int, int]] = []
         self.closed = threading.Event()
         self.link = LinkState("connected", host=self.host)
+        self._folder = tempfile.TemporaryDirectory()
+        self._pages = Pages()
+        self._errors = ErrorPlaces(self._pages)
 
     def factory(
         self, asker: Any, on_link: Callable[[Any], None], on_push: Callable[[Mapping[str, Any]], None]
@@ -100,7 +109,22 @@ class FakeSession:
                 return {"run": params["run"], "stage": params["stage"], "attempt": 2}
             case protocol.STOP:
                 return {"stage": "extract", "attempt": 1}
+            case protocol.PAGE:
+                return self._pages.page(self.attempt, params)
+            case protocol.SEARCH:
+                search = self._errors.search if params.get("errors") else self._pages.search
+                return search(self.attempt, params)
         raise AssertionError(op)
+
+    @property
+    def attempt(self) -> Attempt:
+        """Every attempt's: the log is the same."""
+        attempt = Attempt(f"{self._folder.name}/1")
+        log = Path(attempt.log)
+        log.parent.mkdir(exist_ok=True)
+        if not log.exists() or log.read_bytes() != self.log:
+            log.write_bytes(self.log)
+        return attempt
 
     def asked(self, op: str) -> list[dict[str, Any]]:
         return [params for name, params in self.requests if name == op]
@@ -116,12 +140,17 @@ class FakeSession:
 
     def tail(self, key: str, run: str, stage: str, attempt: int, offset: int = 0, follow: bool = True) -> None:
         self.tails.append((key, run, stage, attempt, offset))
-        self.push_log(self.log, key, offset)
+        self.push_log(self.log[offset:], key, offset)
 
     def push_log(self, data: bytes, key: str | None = None, offset: int = 0) -> None:
         key = key or self.tails[-1][0]
+        self.log = self.log[:offset] + data
         encoded = base64.b64encode(data).decode()
-        self.on_push({"ev": protocol.DATA, "tail": key, "offset": offset, "log_id": "1:2", "data": encoded})
+        self.on_push({"ev": protocol.DATA, "tail": key, "offset": offset, "log_id": self.log_id, "data": encoded})
+
+    @property
+    def log_id(self) -> str:
+        return file_id(Path(self.attempt.log).stat())
 
     def untail(self, key: str) -> None: ...
 

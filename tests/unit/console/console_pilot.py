@@ -53,7 +53,7 @@ async def opened(
 
         def settled() -> bool:
             shown = app.snapshot
-            log = shown.log.rows > 0 if host.run else shown.runs_known
+            log = shown.log.count > 0 if host.run else shown.runs_known
             return log and shown.patches is not None and not shown.pending and shown.link.phase == "connected"
 
         await until(pilot, settled, "the first Snapshot")

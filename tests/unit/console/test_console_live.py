@@ -13,6 +13,7 @@ from console_fakes import LOG, PATCHES, RUN, FakeProject, FakeSession, LinkState
 from console.live import Live
 from console.store import Snapshot
 from remote import protocol
+from remote.link.errors import LinkLost
 from remote.protocol import RemoteError
 from remote.views import RUNNING, AttemptView
 
@@ -63,9 +64,11 @@ def open_screen():  # type: ignore[no-untyped-def]
 
 def test_it_attaches_to_the_newest_run_and_opens_the_log_of_the_live_attempt(open_screen) -> None:  # type: ignore[no-untyped-def]
     host = FakeSession(running_run(), PATCHES, LOG)
-    shown = open_screen(host).until(lambda s: s.log.rows and s.patches)
+    shown = open_screen(host).until(lambda s: s.log.count and s.patches)
     assert shown.run == running_run()
-    assert host.tails == [("log-1", RUN, "extract", 1, 0)]
+    (tail,) = host.tails
+    assert tail[:4] == ("log-1", RUN, "extract", 1)
+    assert LOG[tail[4] :] == LOG.splitlines(keepends=True)[-1], "the last line may not be whole"
     assert not host.asked(protocol.START)
 
 
@@ -92,7 +95,7 @@ def test_it_starts_a_run_at_once_when_told_to_and_only_once_over_reconnects(open
 def test_the_tail_moves_to_the_attempt_that_became_live(open_screen) -> None:  # type: ignore[no-untyped-def]
     host = FakeSession(failed_run(), PATCHES, LOG)
     screen = open_screen(host)
-    screen.until(lambda s: s.log.rows)
+    screen.until(lambda s: s.log.count)
     stage = host.run.stages[3]  # type: ignore[union-attr]
     second = AttemptView(2, "running", elapsed=0.1, log_bytes=0, log_id="1:9")
     again = replace(stage, state=RUNNING, attempts=(*stage.attempts, second))
@@ -102,23 +105,34 @@ def test_the_tail_moves_to_the_attempt_that_became_live(open_screen) -> None:  #
     assert [(stage, attempt) for _, _, stage, attempt, _ in host.tails] == [("extract", 1), ("extract", 2)]
 
 
-def test_a_long_log_is_fetched_from_near_its_end(open_screen) -> None:  # type: ignore[no-untyped-def]
-    run = running_run()
-    attempt = replace(run.stages[3].attempts[0], log_bytes=100 << 20)
-    host = FakeSession(
-        replace(run, stages=(*run.stages[:3], replace(run.stages[3], attempts=(attempt,)))), PATCHES, LOG
-    )
-    shown = open_screen(host).until(lambda s: s.log.rows)
-    assert host.tails[0][4] == shown.log.skipped_bytes == (100 << 20) - (8 << 20)
+def test_a_log_that_is_not_there_yet_is_waited_for(open_screen) -> None:  # type: ignore[no-untyped-def]
+    host = FakeSession(running_run(), PATCHES)
+    host.refuse[protocol.PAGE] = RemoteError("bad_request", "stdout.log cannot be read: No such file or directory")
+    screen = open_screen(host)
+    screen.until(lambda s: s.log.tail and not s.pending)
+    assert host.tails[0][4] == 0
+    host.push_log(b"first words\n")
+    shown = screen.until(lambda s: s.log.count)
+    assert (shown.log.row(0).text, shown.log.row(0).line) == ("first words", 1)
+
+
+def test_a_log_that_was_being_opened_when_the_link_was_lost_is_opened_on_the_next(open_screen) -> None:  # type: ignore[no-untyped-def]
+    host = FakeSession(running_run(), PATCHES, LOG)
+    host.refuse[protocol.PAGE] = LinkLost("the link to gpu-box ended")  # type: ignore[assignment]
+    screen = open_screen(host)
+    screen.until(lambda s: s.problem and s.log.opening)
+    del host.refuse[protocol.PAGE]
+    host.on_link(LinkState("connected"))
+    assert screen.until(lambda s: s.log.count).log.tail
 
 
 def test_nothing_is_published_until_the_screen_has_drawn_and_then_the_newest(open_screen) -> None:  # type: ignore[no-untyped-def]
     host = FakeSession(running_run(), PATCHES, LOG)
     screen = open_screen(host)
-    screen.until(lambda s: s.log.rows and s.patches and not s.pending)
+    screen.until(lambda s: s.log.count and s.patches and not s.pending)
     screen.draw = False
     host.push_log(b"first\n", offset=len(LOG))
-    screen.until(lambda s: s.log.rows == 31)
+    screen.until(lambda s: s.log.count == 31)
     count = len(screen.shown)
     at = len(LOG) + 6
     for i in range(500):
@@ -128,7 +142,7 @@ def test_nothing_is_published_until_the_screen_has_drawn_and_then_the_newest(ope
     assert len(screen.shown) == count
     screen.draw = True
     screen.live.consumed()
-    shown = screen.until(lambda s: s.log.rows == 531)
+    shown = screen.until(lambda s: s.log.count == 531)
     assert shown.log.next_offset == at
     assert len(screen.shown) <= count + 2
 
@@ -136,19 +150,19 @@ def test_nothing_is_published_until_the_screen_has_drawn_and_then_the_newest(ope
 def test_no_change_publishes_nothing(open_screen) -> None:  # type: ignore[no-untyped-def]
     host = FakeSession(running_run(), PATCHES, LOG)
     screen = open_screen(host)
-    screen.until(lambda s: s.log.rows and s.patches and not s.pending)
+    screen.until(lambda s: s.log.count and s.patches and not s.pending)
     count = len(screen.shown)
     for _ in range(50):
         host.on_push({"ev": "news of a newer host"})
     host.push_log(b"x\n", offset=len(LOG))
-    screen.until(lambda s: s.log.rows == 31)
+    screen.until(lambda s: s.log.count == 31)
     assert len(screen.shown) == count + 1
 
 
 def test_a_refused_command_shows_the_host_s_sentence_and_remedy_until_one_succeeds(open_screen) -> None:  # type: ignore[no-untyped-def]
     host = FakeSession(failed_run(), PATCHES, LOG)
     screen = open_screen(host)
-    screen.until(lambda s: s.log.rows and s.patches)
+    screen.until(lambda s: s.log.count and s.patches)
     host.refuse[protocol.RELAUNCH] = RemoteError("busy", "extract is running\x1b[2J", "stop it first")
     screen.live.relaunch("extract")
     problem = screen.until(lambda s: s.problem).problem
@@ -163,7 +177,7 @@ def test_a_refused_command_shows_the_host_s_sentence_and_remedy_until_one_succee
 def test_a_fault_of_our_own_is_shown_and_the_lane_lives_on(open_screen) -> None:  # type: ignore[no-untyped-def]
     host = FakeSession(failed_run(), PATCHES, LOG)
     screen = open_screen(host)
-    screen.until(lambda s: s.log.rows and s.patches)
+    screen.until(lambda s: s.log.count and s.patches)
     host.refuse[protocol.STOP] = KeyError("odd")  # type: ignore[assignment]
     screen.live.stop()
     screen.until(lambda s: s.problem and s.problem.message.startswith("KeyError"))

@@ -11,7 +11,7 @@ from console_pilot import screen_text, until
 
 from console import store
 from console.app import EyasApp
-from console.logring import LogKey
+from console.logwindow import LogKey, LogWindow
 from console.replay import RUN, STAGE, TAIL, Recording, ReplaySession
 from console.store import Snapshot
 from console.widgets.gpus import gpu_row
@@ -40,7 +40,7 @@ def reading() -> object:
 
 def replayed(recording: Recording, until_second: float) -> Snapshot:
     """The Snapshot after so much of the recording."""
-    snapshot = store.open_log(store.show_run(Snapshot(), RUN), LogKey(RUN, STAGE, 1), TAIL, 0)
+    snapshot = store.open_log(store.show_run(Snapshot(), RUN), LogWindow(LogKey(RUN, STAGE, 1), TAIL))
     for at, frame in recording.frames(reading()):  # type: ignore[arg-type]
         if at > until_second:
             break
@@ -56,12 +56,12 @@ def test_the_recording_is_one_clock_in_order_with_one_sample_a_second(recording:
     assert 40 < recording.seconds < 60
 
 
-def test_the_whole_log_comes_out_of_the_ring_byte_for_byte(recording: Recording) -> None:
+def test_the_whole_log_comes_byte_for_byte(recording: Recording) -> None:
     log = b"".join(line for _, line in recording.lines)
     frames = [frame for _, frame in recording.frames() if frame["ev"] == protocol.DATA]
     assert b"".join(base64.b64decode(frame["data"]) for frame in frames) == log
     snapshot = replayed(recording, 1e9)
-    assert snapshot.log.rows == log.count(b"\n")
+    assert snapshot.log.count == log.count(b"\n")
     assert snapshot.log.next_offset == len(log)
     assert snapshot.log.ended
 
@@ -94,7 +94,7 @@ async def test_the_console_shows_a_replay_as_it_shows_a_host(recording: Recordin
     app = EyasApp(FakeProject(), factory)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: app.snapshot.log.ended, "the end of the recording")
-        await until(pilot, lambda: app.snapshot.log.rows == 174, "every line once")
+        await until(pilot, lambda: app.snapshot.log.count == 174, "every line once")
         await pilot.pause()
         if size[1] >= 20:
             rows = [row for row in screen_text(app).splitlines() if "/140 GiB" in row]

@@ -10,7 +10,7 @@ import pytest
 from console_fakes import LOG, PATCHES, RUN, LinkState, failed_run, running_run, sample
 
 from console import store
-from console.logring import LogKey
+from console.logwindow import LogKey, LogWindow
 from console.store import Snapshot
 from remote import protocol
 from remote.views import WAITING
@@ -69,7 +69,7 @@ def test_every_string_of_a_view_is_safe() -> None:
     ],
 )
 def test_a_malformed_frame_is_said_and_changes_nothing_else(frame: dict[str, Any]) -> None:
-    before = store.open_log(watching(), LogKey(RUN, "extract", 1), "t", 0)
+    before = store.open_log(watching(), LogWindow(LogKey(RUN, "extract", 1), "t"))
     after = store.reduce_frame(before, frame, 1.0)
     assert after.problem is not None
     assert str(frame["ev"]) in after.problem.message
@@ -78,20 +78,27 @@ def test_a_malformed_frame_is_said_and_changes_nothing_else(frame: dict[str, Any
 
 @pytest.mark.parametrize("frame", [{"ev": "news"}, {}, {"ev": protocol.END, "tail": "other"}])
 def test_a_frame_of_a_newer_host_changes_nothing(frame: dict[str, Any]) -> None:
-    before = store.open_log(watching(), LogKey(RUN, "extract", 1), "t", 0)
+    before = store.open_log(watching(), LogWindow(LogKey(RUN, "extract", 1), "t"))
     assert store.reduce_frame(before, frame, 1.0) is before
 
 
 def test_data_of_another_tail_is_not_taken() -> None:
-    before = store.open_log(watching(), LogKey(RUN, "extract", 1), "t2", 0)
+    before = store.open_log(watching(), LogWindow(LogKey(RUN, "extract", 1), "t2"))
     data = base64.b64encode(LOG).decode()
     frame = {"ev": protocol.DATA, "tail": "t1", "offset": 0, "log_id": "1:1", "data": data}
     assert store.reduce_frame(before, frame, 0.0) is before
-    assert store.reduce_frame(before, {**frame, "tail": "t2"}, 0.0).log.rows == 30
+    assert store.reduce_frame(before, {**frame, "tail": "t2"}, 0.0).log.count == 30
+
+
+def test_another_log_takes_what_was_read_in_the_old_one_away() -> None:
+    reading = replace(watching(), browsed=LogWindow(LogKey(RUN, "x", 1)), looking="searching …")
+    opened = store.open_log(reading, LogWindow(LogKey(RUN, "extract", 1), "t"))
+    assert (opened.browsed, opened.looking) == (None, "")
+    assert store.show_run(reading, "20260101T000000Z-00000000").browsed is None
 
 
 def test_the_end_of_a_tail_is_known() -> None:
-    before = store.open_log(watching(), LogKey(RUN, "extract", 1), "t", 0)
+    before = store.open_log(watching(), LogWindow(LogKey(RUN, "extract", 1), "t"))
     assert store.reduce_frame(before, {"ev": protocol.END, "tail": "t"}, 0.0).log.ended
     assert not store.reduce_frame(before, {"ev": protocol.END, "tail": "other"}, 0.0).log.ended
 
@@ -114,10 +121,10 @@ def test_the_log_follows_the_live_attempt_then_the_failed_one_then_the_latest() 
 
 def test_attempts_are_walked_over_all_stages() -> None:
     snapshot = store.reduce_run(watching(), to_wire(failed_run()), 0.0)
-    snapshot = store.open_log(snapshot, LogKey(RUN, "extract", 1), "t", 0)
+    snapshot = store.open_log(snapshot, LogWindow(LogKey(RUN, "extract", 1), "t"))
     assert store.neighbour_attempt(snapshot, -1) == LogKey(RUN, "prepare", 1)
     assert store.neighbour_attempt(snapshot, 1) is None
-    first = store.open_log(snapshot, LogKey(RUN, "provision", 1), "t", 0)
+    first = store.open_log(snapshot, LogWindow(LogKey(RUN, "provision", 1), "t"))
     assert store.neighbour_attempt(first, -1) is None
 
 
@@ -134,7 +141,9 @@ def test_switches_go_round_auto_off_on() -> None:
 
 
 def test_another_run_takes_the_old_log_away() -> None:
-    snapshot = store.open_log(store.reduce_run(watching(), to_wire(failed_run()), 0.0), LogKey(RUN, "x", 1), "t", 0)
+    snapshot = store.open_log(
+        store.reduce_run(watching(), to_wire(failed_run()), 0.0), LogWindow(LogKey(RUN, "x", 1), "t")
+    )
     assert store.show_run(snapshot, RUN).log.key is not None
     assert store.show_run(snapshot, "20260101T000000Z-00000000").log.key is None
 

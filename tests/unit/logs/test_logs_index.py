@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from remote.logs import pages, search
 from remote.logs.index import LineIndex, Read
 from remote.logs.moments import Moment, first_moment, parse_moment
+from remote.logs.terminal import CAP
 
 BYTES = st.lists(
     st.sampled_from([b"\n", b"\n\n", b"a", b"bc\n", b"\r", b"longer line of text\n", b"\xff"]), max_size=120
@@ -170,7 +171,7 @@ def test_a_page_is_bounded_however_long_the_lines(filler: bytes) -> None:
     log = Log(data)
     seen, at = 0, 0
     while page := pages.rows_from(log.read, at, pages.MAX_ROWS):
-        assert sum(len(row.text.encode()) for row in page) <= pages.PAGE_BYTES + pages.ROW_BYTES * 3
+        assert sum(len(row.text.encode()) for row in page) <= pages.PAGE_BYTES + CAP * 3
         assert page[0].offset == at
         seen += len(page)
         at = page[-1].offset + page[-1].size
@@ -187,6 +188,26 @@ def test_a_page_is_bounded_however_long_the_lines(filler: bytes) -> None:
 def test_a_row_shows_what_the_terminal_shows_in_the_end() -> None:
     data = b"\r 10%|#   |\r 100%|####|\r\nplain\r\n"
     assert [row.text for row in pages.rows_from(reader(data), 0, 9)] == [" 100%|####|", "plain"]
+
+
+def test_a_bar_that_is_longer_than_a_window_is_cut_between_two_of_its_states() -> None:
+    bar = b"(Worker_TP0 pid=1) " + b"".join(b"\r%05d of 99999 [00:41<2:29:42, 1.28s/it]" % n for n in range(20_000))
+    data = b"first\n" + bar + b"\nlast\n"
+    forth, at = [], 0
+    while page := pages.rows_from(reader(data), at, 9):
+        forth += page
+        at = page[-1].offset + page[-1].size
+    back: list[pages.Row] = []
+    end = len(data)
+    while page := pages.rows_before(reader(data), end, 9):
+        back[:0] = page
+        end = page[0].offset
+    for rows in (forth, back):
+        assert b"".join(data[row.offset : row.offset + row.size] for row in rows) == data
+        assert [row.starts for row in rows[:-1]] == [True, True, *[False] * (len(rows) - 3)]
+        for row in rows[1:-1]:
+            assert re.fullmatch(r"(\(Worker_TP0 pid=1\) )?\d{5} of 99999 \[00:41<2:29:42, 1.28s/it\]", row.text)
+    assert back[-2].text == forth[-2].text == "19999 of 99999 [00:41<2:29:42, 1.28s/it]"
 
 
 def test_a_line_is_found_from_inside_it() -> None:
@@ -248,6 +269,19 @@ def test_a_bad_pattern_is_refused_in_words(pattern: str) -> None:
 def test_case_counts_unless_told_otherwise() -> None:
     assert list(search.pattern_finder("error")(b"ERROR error")) == [6]
     assert list(search.pattern_finder("error", ignore_case=True)(b"ERROR error")) == [0, 6]
+    assert list(search.pattern_finder("Error", ignore_case=True)(b"ERROR error")) == [0, 6]
+    assert list(search.pattern_finder("err.r", ignore_case=True)(b"ERROR error")) == [0, 6]
+
+
+@settings(max_examples=50, deadline=None)
+@given(block=st.binary(max_size=60).map(lambda data: data.replace(b"\0", b"aA")))
+@pytest.mark.parametrize("word", ["a", "aA", "é", "a+", "[a-z]", r"\x41", r"\101", r"\w", r"\W"])
+def test_short_cuts_find_what_the_expression_would(block: bytes, word: str) -> None:
+    block += b"aAaa" + "éÉ".encode()
+    for ignore_case in (False, True):
+        flags = re.IGNORECASE if ignore_case else 0
+        wanted = [match.start() for match in re.finditer(word.encode(), block, flags)]
+        assert list(search.pattern_finder(word, ignore_case)(block)) == wanted
 
 
 def test_a_first_screenful_of_the_tail_reads_one_window() -> None:
