@@ -11,12 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
-from console import check_command, headless, parse_command, reports
+from console import check_command, headless, parse_command, reports, stranger
 from console.demo import DEMO_PAIR, make_demo
 from console.errors import UserError
 from console.patching import in_run
 from console.project import Project, open_project
 from remote import protocol
+from remote.logs.findings import Traceback
+from remote.protocol import RemoteError
 from remote.views import DONE, RunView
 from remote.wire import from_wire, to_wire
 
@@ -141,7 +143,19 @@ def tracebacks(
             view = from_wire(RunView, shown["run"])
             chosen = headless.choose_stage(view, chosen.name)
         report = reports.tracebacks_json(view, chosen, attempt, connection.patches_if_known())
-        _answer(report, reports.tracebacks_text(report), as_json)
+        strange = reports.root_cause(chosen.findings) if reports.is_strange(report) else None
+        told = _ask_drift(connection, strange, report) if strange else []
+        _answer(report, reports.tracebacks_text(report, told), as_json)
+
+
+def _ask_drift(connection: headless.Connection, strange: Traceback, report: dict[str, Any]) -> list[str]:
+    """Adds what the drift probe finds about a traceback that no patch explains; gives it in lines too."""
+    try:
+        found = stranger.findings_about(connection.drift().report.findings, strange.frames)
+    except RemoteError as error:
+        return [f"the drift probe was not asked: {error.message}"]
+    report["drift"] = to_wire(found)
+    return list(stranger.told(found))
 
 
 @app.command()

@@ -123,6 +123,7 @@ class Live:
         self._runs = Lane("eyas-commands")
         self._patches = Lane("eyas-patches")
         self._logs = Lane("eyas-log")
+        self._drift = Lane("eyas-drift")
         self.browser = Browser(
             lambda op, **params: self._host.request(op, **params),
             lambda: self._snapshot,
@@ -145,7 +146,7 @@ class Live:
         self._changed.set()
         self._consumed.set()
         self.browser.close()
-        for lane in (self._runs, self._patches, self._logs):
+        for lane in (self._runs, self._patches, self._logs, self._drift):
             lane.close()
         if self._session is not None:
             self._session.close()
@@ -182,6 +183,11 @@ class Live:
 
     def refresh_patches(self) -> None:
         self._command(self._patches, "asking about patches", self._ask_patches)
+
+    def ask_drift(self) -> None:
+        """Have the host read its installed sources for what does not fit: takes seconds, and is asked once."""
+        if self._snapshot.drift is None and store.ASKING_DRIFT not in self._snapshot.pending:
+            self._command(self._drift, store.ASKING_DRIFT, self._ask_drift)
 
     def show_attempt(self, key: LogKey, place: Mapping[str, Any] | None = None) -> None:
         """Open an attempt's log at its end, or at a place as PAGE takes it."""
@@ -294,6 +300,12 @@ class Live:
         with self._lock:
             if not self._patches.waiting:
                 self._set(store.reduce_patches(self._snapshot, answer))
+
+    def _ask_drift(self) -> None:
+        params = self._project.start_params()
+        answer = self._host.request(protocol.DRIFT, settings=params["settings"], switches=params["switches"])
+        with self._lock:
+            self._set(store.reduce_drift(self._snapshot, answer))
 
     def _reopen(self, note: str) -> None:
         with self._lock:

@@ -15,6 +15,7 @@ from console.explain import Column, Paragraph, columns, paragraphs
 from console.patching import as_ran
 from console.sanitise import sanitise
 from console.sidebyside import side_by_side
+from console.stranger import UNKNOWN
 from console.words import STAGE_GLYPHS, duration
 from remote.logs.findings import Findings, Traceback
 from remote.views import AttemptView, RunView, StageView
@@ -82,7 +83,8 @@ def tracebacks_json(
 ) -> dict[str, Any]:
     """Every traceback of the stage's log with the patches that mend it, and which one is the root cause.
 
-    `patches` are those of the environment, as the host tells them.
+    `patches` are those of the environment, as the host tells them. `drift` is for what the drift probe finds about a
+    root cause that none of them explains.
     """
     findings = stage.findings
     ran = as_ran(patches, stage, attempt)
@@ -105,11 +107,18 @@ def tracebacks_json(
         "tracebacks": entries,
         "fatal": to_wire(findings.fatal),
         "root_cause_fatal": findings.root_cause_fatal,
+        "drift": [],
     }
 
 
-def tracebacks_text(report: Mapping[str, Any]) -> str:
-    """The root cause first, whole; then a line for each of the others."""
+def is_strange(report: Mapping[str, Any]) -> bool:
+    """Whether the root cause is a traceback that no patch explains."""
+    root = report["root_cause"]
+    return root is not None and not report["tracebacks"][root]["patches"]
+
+
+def tracebacks_text(report: Mapping[str, Any], drift: Iterable[str] = ()) -> str:
+    """The root cause first, whole; then a line for each of the others. `drift`: what the drift probe says, in lines."""
     where = f"run {report['run']}, {report['stage']}, attempt {report['attempt']}"
     entries, root = report["tracebacks"], report["root_cause"]
     if not entries and not report["fatal"]:
@@ -126,7 +135,7 @@ def tracebacks_text(report: Mapping[str, Any]) -> str:
             lines += [f"  {line}" for line in entry["message"].splitlines()[1:]]
             lines.append(report["reason"])
             if not entry["patches"]:
-                lines.append("No patch of the catalogue is known to mend this.")
+                lines += ["", UNKNOWN, *drift]
         lines += [f"  patch {m['patch']}: {m['why']}" for m in entry["patches"]]
     lines += [f"[fatal] {f['text']}  {f['remedy']}".rstrip() for f in report["fatal"]]
     return sanitise_lines(lines)

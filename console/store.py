@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from compat.patch import PatchStatus
 from console.logwindow import LogKey, LogWindow
@@ -19,11 +19,16 @@ from console.shape import build
 from remote import protocol
 from remote.views import AttemptView, RunView, StageView, TelemetryView
 
+if TYPE_CHECKING:
+    from compat.drift.finding import Finding
+
 Phase = Literal["connecting", "connected", "waiting", "refused", "closed"]
 Switch = Literal["auto", "on", "off"]
 NEXT_SWITCH: dict[Switch, Switch] = {"auto": "off", "off": "on", "on": "auto"}
 TELEMETRY_PERIOD = 1.0
 MALFORMED_REMEDY = "What is shown may be old. If it stays, the host's Eyas is of another version: reconnect."
+ASKING_DRIFT = "asking the drift probe"
+"""The command, in words, as it stands in `pending`."""
 STALE_AFTER = 3 * TELEMETRY_PERIOD
 
 
@@ -82,6 +87,8 @@ class Snapshot:
     patches: tuple[PatchStatus, ...] | None = None
     """None until the host has answered."""
     patches_problem: Problem | None = None
+    drift: tuple[Finding, ...] | None = None
+    """What the drift probe found in the environment; None until it was asked."""
     problem: Problem | None = None
     pending: tuple[str, ...] = ()
     """Commands under way, in words."""
@@ -188,6 +195,12 @@ def open_log(snapshot: Snapshot, log: LogWindow) -> Snapshot:
 def reduce_patches(snapshot: Snapshot, answer: Mapping[str, Any]) -> Snapshot:
     patches = tuple(build(PatchStatus, patch) for patch in sanitise_json(answer)["patches"])
     return replace(snapshot, patches=patches, patches_problem=None)
+
+
+def reduce_drift(snapshot: Snapshot, answer: Mapping[str, Any]) -> Snapshot:
+    from compat.drift.report import Judged  # the probe is not needed to start
+
+    return replace(snapshot, drift=build(Judged, sanitise_json(answer)["drift"]).report.findings)
 
 
 def reduce_switch(snapshot: Snapshot, patch_id: str, to: Switch) -> Snapshot:

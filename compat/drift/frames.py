@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
 from compat.drift.finding import Finding
-from compat.drift.library import Unreadable
-from compat.drift.probe import probe
 from compat.patch import FrameLike
 
 
-def about(site: Path, frames: Sequence[FrameLike]) -> tuple[Finding, ...]:
-    """Findings whose caller or callee is a function of the frames, the innermost first; () where nothing can be read.
+def concerning(findings: Iterable[Finding], frames: Sequence[FrameLike]) -> tuple[Finding, ...]:
+    """Findings whose caller or callee is a function of the frames, the innermost first.
 
     `frames` are as in the traceback, innermost last; their files may be absolute.
     """
-    try:
-        findings = probe(site).findings
-    except Unreadable:
-        return ()
-    depth: dict[Finding, int] = {}
-    for i, frame in enumerate(frames):
-        for finding in findings:
-            if _concerns(finding, frame):
-                depth[finding] = i
+    found = tuple(findings)
+    depth = {finding: i for i, frame in enumerate(frames) for finding in found if _concerns(finding, frame)}
     return tuple(sorted(depth, key=lambda finding: -depth[finding]))
 
 

@@ -6,7 +6,8 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from console.screens.listed import ListedView
-from console.store import Snapshot
+from console.store import ASKING_DRIFT, Snapshot
+from console.stranger import UNKNOWN, findings_about, told
 from console.troubles import Trouble, bearing, list_troubles, troubled_stage
 from console.widgets.listing import Details, Listing
 from console.widgets.paint import Panel, Part, Row, rule
@@ -78,12 +79,15 @@ class TracebacksScreen(ListedView):
             self._list.go((self._list.cursor - 1) % len(self.troubles))
 
     async def do_patch(self) -> None:
+        """To the patch; for a traceback that none explains, the drift probe's findings."""
         trouble = self.selected
-        if trouble is None or not trouble.matches:
+        if trouble is not None and trouble.matches:
+            await self.eyas.go_to_patch(trouble.matches[0].patch)
+        elif trouble is not None and trouble.traceback is not None:
+            self.eyas.live.ask_drift()
+        else:
             self.eyas.tell("No patch of the catalogue is known to mend this one." if trouble else "Nothing is broken.")
             await self.eyas.go_to("patches")
-            return
-        await self.eyas.go_to_patch(trouble.matches[0].patch)
 
     async def do_open(self) -> None:
         if self.selected is not None:
@@ -161,7 +165,14 @@ def _mend(parts: list[Part], trouble: Trouble, snapshot: Snapshot) -> None:
             parts += [("  press ", "muted"), ("p", "key")]
         parts += [("\n", "text"), (f"  {match.why}\n", "muted")]
     if not trouble.matches and trouble.role == "root cause" and trouble.traceback is not None:
-        parts.append(("\nno patch of the catalogue is known to mend this\n", "muted"))
+        parts.append((f"\n{UNKNOWN}\n", "muted"))
+        if snapshot.drift is not None:
+            found = findings_about(snapshot.drift, trouble.traceback.frames)
+            parts += [(line + "\n", "text") for line in told(found)]
+        elif ASKING_DRIFT in snapshot.pending:
+            parts.append(("the drift probe is reading the host's installed sources …\n", "muted"))
+        else:
+            parts += [("p", "key"), (" asks the drift probe about the functions in its frames\n", "muted")]
 
 
 def _origin(parts: list[Part], trouble: Trouble) -> None:

@@ -50,7 +50,7 @@ def test_the_environment_says_how_the_patch_stands_and_a_stranger_is_told_as_one
     assert "source line matches; versions match; patch is off" in text
     stranger = run("failed", findings=Findings(tracebacks=(Traceback("OddError", "", (FRAME,)),), root_cause=0))
     text = reports.tracebacks_text(reports.tracebacks_json(stranger, stranger.stages[0], None, host))
-    assert "No patch of the catalogue is known to mend this." in text
+    assert "no patch of the catalogue is known to mend this" in text
 
 
 PATCH = PatchStatus(

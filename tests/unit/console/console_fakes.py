@@ -11,6 +11,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from compat.drift.finding import Finding, Place
+from compat.drift.probe import Report
+from compat.drift.report import Judged
 from compat.patch import PatchStatus, Switches
 from remote import protocol
 from remote.agent.error_places import ErrorPlaces
@@ -36,6 +39,27 @@ from remote.wire import to_wire
 
 RUN = "20260301T031500Z-5eed0001"
 GIB = 1 << 30
+
+
+DRIFT = (
+    Finding(
+        "fails",
+        "missing-argument",
+        "Scheduler.__init__",
+        "block_size",
+        "calls Scheduler.__init__ without 'block_size', which it requires",
+        Place("speculators/data_generation/vllm_hidden_states_generator.py", 148, "VllmHiddenStatesGenerator.generate"),
+        patch="scheduler-block-size",
+    ),
+    Finding(
+        "silent",
+        "changed-default",
+        "CacheConfig",
+        "odd",
+        "leaves CacheConfig's odd at its default",
+        Place("speculators/config.py", 3, "make"),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -74,6 +98,7 @@ class FakeSession:
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.refuse: dict[str, RemoteError] = {}
         self.sample: TelemetryView | None = None
+        self.drift = Judged(Report("/env", ("speculators 0.3.0",), "vLLM 0.16.0", (), DRIFT), {}, 1)
         self.question: Callable[[Any], None] | None = None
         self.tails: list[tuple[str, str, str, int, int]] = []
         self.closed = threading.Event()
@@ -103,6 +128,8 @@ class FakeSession:
                 return {"run": view}
             case protocol.PATCHES:
                 return {"patches": to_wire(self.patches)}
+            case protocol.DRIFT:
+                return {"drift": to_wire(self.drift)}
             case protocol.START:
                 return {"run": self.run.run if self.run else RUN}
             case protocol.RELAUNCH:

@@ -12,7 +12,7 @@ from drift_pair import CACHE, ENGINE, EXECUTOR, GENERATOR, SCHEDULER, Pair
 
 from compat.__main__ import main
 from compat.catalogue import PATCHES
-from compat.drift import about, probe
+from compat.drift import concerning, probe
 from compat.drift.finding import KINDS, Finding, Place
 from compat.drift.library import Unreadable
 from compat.drift.ranking import catalogued, rank
@@ -68,16 +68,16 @@ def test_findings_about_the_functions_in_a_traceback(pair: Pair) -> None:
     generate = Frame(f"/env/site-packages/{GENERATOR}", "generate")
     init = Frame(f"/env/site-packages/{GENERATOR}", "__init__")
     elsewhere = Frame("/env/other/generator.py", "generate")
-    assert [f.name for f in about(pair.site, [init, generate])] == ["run", "block_size"]
-    assert [f.name for f in about(pair.site, [generate, init])] == ["block_size", "run"]
-    assert about(pair.site, [elsewhere]) == ()
-    assert about(pair.site / "none", [generate]) == ()
+    assert [f.name for f in concerning(probe(pair.site).findings, [init, generate])] == ["run", "block_size"]
+    assert [f.name for f in concerning(probe(pair.site).findings, [generate, init])] == ["block_size", "run"]
+    assert concerning(probe(pair.site).findings, [elsewhere]) == ()
+    assert concerning((), [generate]) == ()
 
 
 def test_findings_about_the_callees_functions(pair: Pair) -> None:
     pair.change(EXECUTOR, "def collective_rpc(self, method,", "def collective_rpc(self, method, timeout,")
     frame = Frame(f"/env/{EXECUTOR}", "collective_rpc")
-    assert [f.name for f in about(pair.site, [frame])] == ["timeout"]
+    assert [f.name for f in concerning(probe(pair.site).findings, [frame])] == ["timeout"]
 
 
 def without(pair: Pair, package: str) -> None:
