@@ -20,6 +20,7 @@ from compat.patches import (
     encoder_decoder_flag,
     eos_token_id,
     full_tracebacks,
+    fused_loss_dynamo,
     hashing_module,
     hidden_states_lock,
     hybrid_block_size,
@@ -69,6 +70,7 @@ HARD: tuple[Patch, ...] = (
     hidden_states_lock.PATCH,
     cpu_pinned_memory.PATCH,
     cpu_event_query.PATCH,
+    fused_loss_dynamo.PATCH,
 )
 SILENT: tuple[Patch, ...] = (
     prefix_cache_rows.PATCH,

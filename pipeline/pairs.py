@@ -44,7 +44,7 @@ PAIRS = {
         Pair(
             "current",
             cpu=Size(int(2.7 * GB), int(1.0 * GB)),
-            ordinary=Size(int(8.3 * GB), 4 * GB),
+            ordinary=Size(int(6.5 * GB), int(2.0 * GB)),
             imports=(
                 "vllm._C",
                 "vllm.distributed.kv_transfer.kv_connector.v1.example_hidden_states_connector",
