@@ -20,6 +20,11 @@ def in_run(patches: Iterable[PatchStatus], run: RunView | None) -> tuple[PatchSt
     return found
 
 
+def in_order(patches: Iterable[PatchStatus]) -> list[PatchStatus]:
+    """For a list: in the catalogue's order, what does not concern the environment last."""
+    return sorted(patches, key=lambda patch: patch.state == "not applicable")
+
+
 def as_ran(patches: Iterable[PatchStatus], stage: StageView, attempt: int | None = None) -> tuple[PatchStatus, ...]:
     """The patches as they were in an attempt of the stage, whatever their switches are by now; None is the latest.
 

@@ -12,7 +12,7 @@ from compat.matcher import match
 from compat.patch import PatchStatus
 from console.errors import UserError, nearest
 from console.explain import Column, Paragraph, columns, paragraphs
-from console.patching import as_ran
+from console.patching import as_ran, in_order
 from console.sanitise import sanitise
 from console.sidebyside import side_by_side
 from console.stranger import UNKNOWN
@@ -38,7 +38,8 @@ def run_line(view: RunView) -> str:
 
 def run_text(view: RunView) -> str:
     lines = [run_line(view)]
-    lines += [_stage_line(stage) for stage in view.stages]
+    for stage in view.stages:
+        lines += [_stage_line(stage), *_patches_line(stage)]
     if view.error:
         lines.append(f"! {view.error}")
     return sanitise_lines(lines)
@@ -61,6 +62,25 @@ def _stage_line(stage: StageView) -> str:
     if stage.state in ("failed", "lost") and cause:
         parts.append(cause.headline)
     return "  ".join(parts)
+
+
+def _patches_line(stage: StageView) -> list[str]:
+    """`patches: 9 active in the driver; 5 active in workers; off: prefix-caching`, of the latest attempt."""
+    active = {process: _ids(stage, process, "active") for process in ("driver", "worker")}
+    parts = [
+        f"{len(ids)} active in {words}"
+        for ids, words in ((active["driver"], "the driver"), (active["worker"], "workers"))
+        if ids
+    ]
+    states = stage.patch_states
+    for state in ("off", "refused"):
+        named = [patch for patch, told in states.items() if told == state]
+        parts += [f"{state}: {', '.join(named)}"] if named else []
+    return [f"      patches: {'; '.join(parts)}"] if parts else []
+
+
+def _ids(stage: StageView, process: str, state: str) -> set[str]:
+    return {report.id for report in stage.patches if (report.process, report.state) == (process, state)}
 
 
 def attempt_ending(attempt: AttemptView) -> str:
@@ -151,7 +171,7 @@ def _frames(frames: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def patches_text(patches: Iterable[PatchStatus]) -> str:
-    found = tuple(patches)
+    found = in_order(patches)
     ids = max((len(p.id) for p in found), default=0)
     rows = [
         f"{p.state:<15} {p.id:<{ids}} {p.drift:<4} {'advice' if p.advice else p.switch:<6} {p.title}" for p in found

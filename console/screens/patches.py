@@ -9,6 +9,7 @@ from textual.widgets import Static
 
 from compat.patch import PatchStatus
 from console.explain import Column, columns, paragraphs
+from console.patching import in_order
 from console.screens.listed import ListedView
 from console.store import Snapshot
 from console.widgets.listing import Details, Listing
@@ -62,7 +63,7 @@ class PatchesScreen(ListedView):
 
     def show(self, snapshot: Snapshot, now: float) -> None:
         self.snapshot = snapshot
-        patches = snapshot.patches_in_run
+        patches = in_order(snapshot.patches_in_run)
         self.query_one(PatchesTitle).show(snapshot)
         self.query_one("#patches-body").display = bool(patches)
         ids = max((cell_len(patch.id) for patch in patches), default=0)
@@ -107,7 +108,7 @@ def _row(patch: PatchStatus, ids: int) -> Row:
         (
             (f"{glyph} {patch.state:<15}", ink),
             (fit(patch.id, ids) + "  ", "muted" if patch.state == "not applicable" else "strong"),
-            (f"{patch.drift:<4}", "muted"),
+            (f"{patch.drift:<5}", "muted"),
             ("advice ", "muted") if patch.advice else (f"[{patch.switch}]".ljust(7), switched),
             ("silent  " if patch.silent else "", "warn"),
             (patch.title, "muted"),

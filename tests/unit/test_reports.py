@@ -90,6 +90,26 @@ def test_a_patch_is_explained_with_both_pieces_of_code_stacked_or_side_by_side()
     assert reports.patch_json(PATCH, None)["reports"] == []
 
 
+def test_the_status_counts_the_patches_of_each_stage_and_names_those_not_in_force() -> None:
+    reports_told = (
+        PatchReport("one", "driver", "active"),
+        PatchReport("two", "driver", "active"),
+        PatchReport("three", "worker", "active", processes=8),
+        PatchReport("four", "driver", "off"),
+        PatchReport("two", "worker", "refused", "it is not in force"),
+    )
+    view = replace(run("done"), stages=(replace(run("done").stages[0], patches=reports_told),))
+    wanted = "      patches: 2 active in the driver; 1 active in workers; off: four; refused: two"
+    assert wanted in reports.run_text(view).splitlines()
+    assert "patches" not in reports.run_text(run("done"))
+
+
+def test_what_does_not_concern_the_environment_is_listed_last() -> None:
+    states = ("not applicable", "needed", "not applicable", "off")
+    rows = [replace(PATCH, id=f"{n}", state=state) for n, state in enumerate(states)]
+    assert [line[16] for line in reports.patches_text(rows).splitlines()] == ["1", "3", "0", "2"]
+
+
 def test_advice_says_what_to_do_instead_and_has_no_switch() -> None:
     advice = replace(PATCH, advice=True, code="", silent=False)
     text = reports.patch_text(advice, None, 80)
