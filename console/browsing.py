@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
+from console.errors import words_of
 from console.logwindow import LogKey, LogWindow
 from console.store import Snapshot
 from remote import protocol
-from remote.link.errors import LinkError
-from remote.protocol import RemoteError
 
 ROWS = 100
 """Rows on either side of a place that is jumped to."""
@@ -66,6 +65,8 @@ class Browser:
         self._counting = False
         self._failed: _Extension | None = None
         """It was refused, the link was gone, or there was nothing."""
+        self._uncounted = -1
+        """Where the rows began for which numbers were refused."""
         self._closed = False
 
     # Wishes, called from the screen; none blocks -------------------------------------------------------------
@@ -95,10 +96,10 @@ class Browser:
                 self._extension = wanted
                 self._wake.notify()
 
-    def count(self) -> None:
+    def count(self, window: LogWindow, again: bool = False) -> None:
         """Have the rows that are held numbered, once the host has counted so far."""
         with self._wake:
-            if not self._counting:
+            if not self._counting and (again or window.start != self._uncounted):
                 self._counting = True
                 self._wake.notify()
 
@@ -143,31 +144,28 @@ class Browser:
                 wish = self._wish
                 extension, self._extension = self._extension, None
             if extension is not None:
-                self._guarded(partial(self._extend, extension), extension)
+                if self._trouble(partial(self._extend, extension)) is not None:
+                    self._failed = extension
             elif wish is not None:
-                self._guarded(partial(self._step, wish))
-            else:
-                self._guarded(self._count)
+                trouble = self._trouble(partial(self._step, wish))
+                if trouble is not None and self._wish is wish and self.cancel() and trouble:
+                    self._tell(trouble, "warning")
+            elif self._trouble(self._count) is not None:
+                shown = self._snapshot()
+                self._counting, self._uncounted = False, (shown.browsed or shown.log).start
 
-    def _guarded(self, work: Callable[[], None], extension: _Extension | None = None) -> None:
-        """What goes wrong is told where the operator asked for it, and ends what failed, never the thread."""
+    def _trouble(self, work: Callable[[], None]) -> str | None:
+        """Do it: what went wrong, in words ('' where that is told elsewhere), never a dead thread."""
         try:
             work()
-            return
         except Rewritten:
             self._reopen(REWRITTEN)
-            told = ""
-        except (RemoteError, LinkError) as error:
-            told = f"{error.message}: {error.remedy}" if error.remedy else error.message
+            return ""
         except (KeyError, TypeError, ValueError) as error:
-            told = f"The host's answer about the log cannot be read ({error!r})."
-        with self._wake:
-            self._counting = False
-            self._failed = extension or self._failed
-            if extension is not None:
-                return
-        if self.cancel() and told:
-            self._tell(told, "warning")
+            return f"The host's answer about the log cannot be read ({error!r})."
+        except Exception as error:
+            return ": ".join(filter(None, words_of(error)))
+        return None
 
     def _step(self, wish: Wish) -> None:
         self._served = wish
@@ -186,7 +184,7 @@ class Browser:
         self._change(lambda s: replace(s, looking=f"{wish_words} {part:.0%} …") if s.looking else s)
 
     def _going(self, key: LogKey, place: dict[str, Any], mark: bool = True) -> Wish:
-        while (page := self._ask(protocol.PAGE, key, before=ROWS, rows=ROWS, **place))["place"] is None:
+        while (page := self._ask(protocol.PAGE, key, before=ROWS, rows=ROWS, numbers=False, **place))["place"] is None:
             self._say("counting lines", page["indexed"] / max(1, page["size"]))
             yield
         at = int(page["place"]) if mark else None
@@ -230,7 +228,7 @@ class Browser:
             self._grow(key, lambda w: w.joined(shown.log) if w is window else w)
             return
         rows = {"before": extension.rows, "rows": 0} if back else {"before": 0, "rows": extension.rows}
-        page = self._ask(protocol.PAGE, key, offset=extension.edge, exact=True, **rows)
+        page = self._ask(protocol.PAGE, key, offset=extension.edge, exact=True, numbers=False, **rows)
         if window.log_id not in (None, page["log_id"]) or int(page["size"]) < window.end:
             raise Rewritten
         if not page["rows"]:

@@ -31,3 +31,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if close:
         return f"Did you mean `{close[0]}`?"
     return f"Known: {', '.join(words)}." if words else ""
+
+
+def words_of(error: Exception) -> tuple[str, str]:
+    """The sentence and the remedy of an error of ours; anything else by its type, for it is a fault of Eyas."""
+    message = getattr(error, "message", None)
+    if isinstance(message, str):
+        return message, str(getattr(error, "remedy", ""))
+    return f"{type(error).__name__}: {error}", ""

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 
 from console import store
 from console.browsing import Browser
-from console.errors import UserError
+from console.errors import UserError, words_of
 from console.logwindow import LogKey, LogWindow
 from console.store import LinkLike, Snapshot
 from remote import protocol
@@ -293,7 +293,7 @@ class Live:
         try:
             answer = self._host.request(protocol.PATCHES, settings=params["settings"], switches=params["switches"])
         except Exception as error:
-            message, remedy = _words(error)
+            message, remedy = words_of(error)
             with self._lock:
                 self._set(replace(self._snapshot, patches_problem=store.Problem(message, remedy)))
             return
@@ -325,9 +325,8 @@ class Live:
         if old:
             self._host.untail(old)
         try:
-            page = self._host.request(
-                protocol.PAGE, run=key.run, stage=key.stage, attempt=key.attempt, before=FIRST_ROWS, rows=0
-            )
+            where = {"run": key.run, "stage": key.stage, "attempt": key.attempt}
+            page = self._host.request(protocol.PAGE, **where, before=FIRST_ROWS, rows=0, numbers=False)
             log = LogWindow.of_page(key, page, tail=self._tail, note=note)
         except protocol.RemoteError:
             log = LogWindow(key=key, tail=self._tail, note=note)  # not there yet: the tail waits for it
@@ -349,7 +348,7 @@ class Live:
             try:
                 work()
             except Exception as error:
-                message, remedy = _words(error)
+                message, remedy = words_of(error)
                 problem = store.reduce_problem(self._snapshot, message, remedy).problem
             with self._lock:
                 pending = list(self._snapshot.pending)
@@ -380,11 +379,3 @@ class Live:
             self._consumed.clear()
             self._publish(self._snapshot)
             self._closed.wait(TICK)
-
-
-def _words(error: Exception) -> tuple[str, str]:
-    """The sentence and the remedy of an error of ours; anything else by its type, for it is a fault of Eyas."""
-    message = getattr(error, "message", None)
-    if isinstance(message, str):
-        return message, str(getattr(error, "remedy", ""))
-    return f"{type(error).__name__}: {error}", ""

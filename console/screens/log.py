@@ -75,7 +75,7 @@ class LogScreen(LoggedView):
         if not height or window.key is None or not window.count:
             return
         if window.rows and window.rows[0].line is None:
-            browser.count()
+            browser.count(window, again)
         if window.start > 0 and view.top < height:
             browser.extend(-1, window, PAGES * height, again)
         elif not view.following and window.end < self.snapshot.log.end and view.last_top - view.top < height:

@@ -11,22 +11,25 @@ from remote.views import StageView
 
 
 class TroubleLine(Panel):
-    """The root cause in one row, with the patch that mends it; not there while nothing went wrong."""
+    """The root cause in one row, with the patch that mends it, else what stands still; not there while all is well."""
 
     def __init__(self) -> None:
         super().__init__(id="trouble")
         self.troubles: tuple[Trouble, ...] = ()
+        self.stall = ""
 
     def show(self, snapshot: Snapshot) -> None:
         run = snapshot.run
         stage = (run.live_stage or run.failed_stage) if run else None
         self.troubles = list_troubles(stage, snapshot.patches or ())
-        self.display = bool(self.troubles)
+        stalls = [stall.text for stall in snapshot.live.findings.stalls if not stall.ended] if snapshot.live else []
+        self.stall = stalls[-1] if stalls else ""
+        self.display = bool(self.troubles or self.stall)
         self.repaint()
 
     def rows(self, width: int) -> list[Row]:
         if not self.troubles:
-            return []
+            return [Row(((" ◌ ", "warn"), (fit(self.stall, max(8, width - 3)), "strong")))] if self.stall else []
         first = self.troubles[0]
         link: list[Part] = [("  ", "text"), ("t", "key"), (" shows it", "muted")]
         if first.matches:

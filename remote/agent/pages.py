@@ -69,7 +69,8 @@ class Pages:
         """Rows around a place: `before` rows that end there, `rows` from there on. Raises RemoteError.
 
         The place: `line`, `time`, `offset` (moved back to its line's start unless `exact`) or, without any, the log's
-        end. Without a place and with `indexed` below `size`, the index is still on its way there: ask again.
+        end. Without a place and with `indexed` below `size`, the index is still on its way there: ask again. Line
+        numbers are given as far as the index goes, and waited for a little unless `numbers` is False.
         """
         log = self.log(attempt)
         before, count = whole_number(request, "before", 0), whole_number(request, "rows", 100)
@@ -77,7 +78,8 @@ class Pages:
         rows = [] if place is None else pages.rows_before(log.read, place, before)
         if place is not None and count:
             rows += pages.rows_from(log.read, place, count)
-        log.extend(NUMBERS_SECONDS)
+        if request.get("numbers", True):
+            log.extend(NUMBERS_SECONDS)
         numbered = _numbered(log, rows)
         return {"log_id": log.log_id, "size": log.size, "indexed": log.index.size, "place": place, "rows": numbered}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 from console_fakes import PATCHES, RUN, FakeProject, LinkState, running_run
@@ -21,6 +22,7 @@ from console.widgets.logview import LogView
 from console.widgets.rail import Rail
 from remote import protocol
 from remote.link.asker import Question
+from remote.logs.findings import Stall
 from remote.protocol import RemoteError
 
 
@@ -56,6 +58,17 @@ async def test_no_gpu_shows_the_reason_and_no_figure() -> None:
     async with opened(failed()) as (app, _):
         assert "NVML is not there: libnvidia-ml.so.1 not found" in screen_text(app)
         assert "0%" not in screen_text(app)
+
+
+async def test_what_stands_still_is_said_while_it_runs() -> None:
+    run = running_run()
+    text = "Worker_TP0: Loading shards: no step for at least 9 min after 34 of 85; usually 30 s lie between two"
+    stall = Stall(text, "safetensors_shards", 34, 85, 540.0, 30.0)
+    findings = replace(run.stages[3].findings, stalls=(replace(stall, text="an old one", ended=True), stall))
+    host = session(replace(run, stages=(*run.stages[:3], replace(run.stages[3], findings=findings))))
+    async with opened(host, (120, 40)) as (app, _):
+        assert f"◌ {text}" in screen_text(app)
+        assert "an old one" not in screen_text(app)
 
 
 async def test_old_figures_say_how_old_they_are() -> None:
@@ -408,7 +421,7 @@ async def test_a_host_key_shows_its_fingerprint_and_wants_the_whole_word_yes() -
     async with opened(failed()) as (app, pilot):
         thread, answers = ask(app, HOST_KEY)
         await until(pilot, lambda: isinstance(app.screen, Ask), "the question")
-        assert "SHA256:abcDEF123" in screen_text(app)
+        await until(pilot, lambda: "SHA256:abcDEF123" in screen_text(app), "the fingerprint")
         await pilot.press("y", "enter")
         assert isinstance(app.screen, Ask)
         assert "Type yes in full" in screen_text(app)

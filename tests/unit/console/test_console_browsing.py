@@ -78,8 +78,9 @@ async def test_only_the_end_of_a_long_log_is_fetched_and_its_lines_are_numbered(
     async with opened(host, (80, 24)) as (app, pilot):
         await pilot.press("2")
         await settle(app, pilot)
-        (last,) = [row for row in screen_text(app).splitlines() if f"step {COUNT - 1}" in row]
-        assert last.split()[0] == str(LOG.count(b"\n"))
+        number = f"{LOG.count(chr(10).encode())} INFO"
+        await until(pilot, lambda: number in screen_text(app), "the line numbers")
+        assert f"step {COUNT - 1}" in screen_text(app)
         assert moved(host) <= 2 * FIRST_ROWS
         assert host.tails[-1][-1] > len(LOG) - 200
 
@@ -198,6 +199,7 @@ async def test_errors_are_those_of_the_whole_log_wherever_they_stand() -> None:
             await settle(app, pilot)
             view = view_of(app)
             assert view.marked is not None
+            await until(pilot, lambda view=view: view.window.rows[0].line is not None, "line numbers")
             found.append(view.window.row(view.marked).line)
         assert found == [15011, 5001, 15011, 5001, 15011]
         assert "Traceback (most recent call last):" in screen_text(app)
@@ -241,7 +243,7 @@ async def test_while_the_host_is_silent_the_screen_moves_and_the_newest_wish_win
         assert host.waiting == 1, "one request at a time"
         host.gate.set()
         await settle(app, pilot)
-        assert view_of(app).window.row(view_of(app).marked or 0).line == 300
+        await until(pilot, lambda: view_of(app).window.row(view_of(app).marked or 0).line == 300, "the newest")
         asked = [params.get("line") for params in host.asked(protocol.PAGE)]
         assert 100 not in asked and 200 not in asked
 
