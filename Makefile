@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup demo test bench bench-logs fuzz-logs lint clean
+.PHONY: setup demo test test-matrix bench bench-logs fuzz-logs lint clean
 
 setup: .venv/console.made
 
@@ -31,6 +31,10 @@ lint: .venv/tests.made
 test: lint
 	@sh tests/tools.sh
 	$(BIN)/python -m pytest
+
+# Every release and target type that the catalogue is held against; tables go to build/reports.
+test-matrix: .venv/tests.made
+	$(BIN)/python -m pytest -m "matrix or not matrix" tests/matrix
 
 bench: .venv/tests.made
 	$(BIN)/python -m pytest tests/bench -s -p no:cacheprovider

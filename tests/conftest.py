@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-ORDER = ("unit", "snapshots", "integration", "faults", "e2e", "engine")
+ORDER = ("unit", "snapshots", "integration", "faults", "e2e", "matrix", "engine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

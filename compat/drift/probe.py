@@ -34,7 +34,7 @@ from compat.drift.ranking import catalogued, rank
 
 CALLEE = "vllm"
 CALLERS = ("speculators", "hs_connectors")
-"""Packages that are written against vLLM's insides; the first must be there."""
+"""Packages that are written against vLLM's insides."""
 CHECKS = (
     imports.check,
     calls.check,
@@ -68,10 +68,11 @@ class Report:
     """Sources that could not be read, a sentence each: nothing is said about what they hold."""
 
 
-def probe(site: Path, architecture: str = "") -> Report:
+def probe(site: Path, architecture: str = "", callers: tuple[str, ...] = CALLERS) -> Report:
     """Every finding in the environment whose site-packages `site` is. Raises Unreadable.
 
-    `architecture` is the class of the target model, as its config.json names it.
+    `architecture` is the class of the target model, as its config.json names it. Of `callers`, packages, the first
+    must be installed.
     """
     found = environment.read(site)
     notes = [one.unknown + "." for one in found.both if one.unknown]
@@ -80,13 +81,12 @@ def probe(site: Path, architecture: str = "") -> Report:
     driver = read_driver(library, classes)
     findings: list[Finding] = []
     names, baselines, unread = [], [], []
-    for package_name in CALLERS:
-        if package_name == CALLERS[0]:
-            package, version = _library(site, package_name, found.speculators), found.speculators.version
-        elif roots.of(site, package_name):
-            package, version = Library(roots.of(site, package_name)[0], package_name), version_of(site, package_name)
-        else:
+    for package_name in callers:
+        if package_name != callers[0] and not roots.of(site, package_name):
             continue
+        is_known = package_name == "speculators"
+        package = _library(site, package_name, found.speculators if is_known else environment.Installed(package_name))
+        version = found.speculators.version if is_known else version_of(site, package_name)
         name = _named(package_name, version)
         names.append(name)
         caller = read_caller(package, library, classes)

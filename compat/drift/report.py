@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from compat.catalogue import get
 from compat.drift.finding import SEVERITIES, Finding
 from compat.drift.probe import Report
 from compat.patch import PatchStatus
@@ -21,16 +22,23 @@ class Judged:
 
     report: Report
     patches: dict[str, str]
-    """Id of each patch that a finding belongs to → its state."""
+    """Id of each patch that a finding belongs to → its state, `advice` where nothing at run time mends it."""
     verdict: int
-    """FITS, FAILS (something surely fails and no patch is on for it), UNREADABLE (a source could not be read)."""
+    """FITS, FAILS (something fails and no patch is on for it), UNREADABLE (a source could not be read)."""
 
 
 def judge(report: Report, statuses: Iterable[PatchStatus]) -> Judged:
-    states = {status.id: status.state for status in statuses}
+    states = {status.id: "advice" if status.advice else status.state for status in statuses}
     named = {f.patch: str(states.get(f.patch, "")) for f in report.findings if f.patch}
-    failing = any(f.severity == "fails" and named.get(f.patch) not in ON for f in report.findings)
+    failing = any(_fails(f) and named.get(f.patch) not in ON for f in report.findings)
     return Judged(report, named, FAILS if failing else UNREADABLE if report.unread else FITS)
+
+
+def _fails(finding: Finding) -> bool:
+    """What surely fails, or what may by the sources and has been seen to, whatever the target, by the catalogue."""
+    entry = get(finding.patch)
+    seen = entry is not None and bool(entry.symptoms) and not entry.silent and not entry.architectures
+    return finding.severity == "fails" or (finding.severity == "may fail" and seen)
 
 
 def lines(judged: Judged) -> Iterator[str]:

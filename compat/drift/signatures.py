@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -46,6 +45,17 @@ class Misfit:
 
     kind: str
     name: str
+
+    def told(self, label: str) -> str:
+        """As the message of a finding about a call of `label`."""
+        return _SENTENCES[self.kind].format(label=label, name=self.name)
+
+
+_SENTENCES = {
+    "missing-argument": "calls {label} without {name!r}, which it requires",
+    "unknown-argument": "passes {name!r} to {label}, which has no such parameter",
+    "too-many-arguments": "passes {name} positional arguments to {label}, more than it takes",
+}
 
 
 def of_function(node: Function, bound: bool) -> Signature:
@@ -138,7 +148,7 @@ def plain_default(text: str | None) -> str | None:
             if keyword.arg in ("default", "default_factory"):
                 return ast.unparse(keyword.value) + ("()" if keyword.arg == "default_factory" else "")
         return ast.unparse(node.args[0]) if node.args else None
-    return re.sub(r"(?<=\d)_(?=\d)", "", text)
+    return text
 
 
 def _fields(node: ast.ClassDef) -> Iterator[Parameter]:

@@ -85,9 +85,7 @@ def _super_calls(context: Context, module: Module, node: ast.ClassDef, base: Sym
                     continue
                 signature, at = of_function(found.node, _is_bound(found.node)), found.place
             for misfit in misfits(call, signature) if signature else ():
-                message = (
-                    f"calls {label} through super() with a misfit: {misfit.kind.replace('-', ' ')} {misfit.name!r}"
-                )
+                message = misfit.told(f"super().{call.func.attr} of {base.name}")
                 yield Finding("fails", misfit.kind, label, misfit.name, message, place, at)
 
 

@@ -127,8 +127,8 @@ def decorated(): ...
         ("make(1).gone", [("missing-attribute", "Plain", "gone")]),
         ("anything(1, 2, x=3)", []),
         ("decorated(1)", []),
-        ("Base(*given)", []),
-        ("Base(**given)", []),
+        ("Required(*given)", []),
+        ("Required(**given)", []),
     ],
 )
 def test_calls_against_signatures(

