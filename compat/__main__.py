@@ -10,7 +10,7 @@ from pathlib import Path
 
 from compat import environment, record
 from compat.drift import command as drift
-from compat.status import in_attempt, status
+from compat.status import in_attempt, status_in
 from compat.switches import parse
 
 
@@ -29,13 +29,14 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if not options.site.is_dir():
             raise ValueError(f"There is no folder {options.site}; give the site-packages of an environment.")
-        rows = status(options.site, parse(options.switches), {})
+        found = environment.read(options.site)
+        rows = status_in(found, parse(options.switches))
         if options.attempt:
             rows = in_attempt(rows, record.patches(options.attempt), str(options.attempt))
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    told = [one.told for one in environment.read(options.site).both]
+    told = [one.told for one in found.both]
     if options.json:
         print(json.dumps({"environment": told, "patches": [asdict(row) for row in rows]}, indent=1))
     else:

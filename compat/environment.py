@@ -49,6 +49,11 @@ class Environment:
     def both(self) -> tuple[Installed, Installed]:
         return self.speculators, self.vllm
 
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What is missing or cannot be known, a sentence each."""
+        return tuple(filter(None, (one.unknown or one.missing for one in self.both)))
+
 
 @dataclass(frozen=True)
 class Distribution:

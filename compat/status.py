@@ -26,13 +26,20 @@ class Decision:
 
 
 def status(site: Path | None, switches: Switches, versions: Mapping[str, str]) -> tuple[PatchStatus, ...]:
+    """State of each patch in the environment whose site-packages `site` is.
+
+    None means that it is not made yet: then `versions` (distribution → pinned version) decide, and there is no code
+    to show.
+    """
+    return status_in(environment.read(site) if site else environment.pinned(versions), switches)
+
+
+def status_in(found: Environment, switches: Switches) -> tuple[PatchStatus, ...]:
     """State of each patch: `needed` will be applied, `off` is needed but switched off, `refused` is not applied
     because other code is installed than the patch was written for, or because what is installed cannot be known.
 
-    `site` is the environment's site-packages. None means that it is not made yet: then `versions` (distribution →
-    pinned version) decide, and there is no code to show. Only an attempt's own record makes a patch `active`.
+    Only an attempt's own record makes a patch `active`: see `in_attempt`.
     """
-    found = environment.read(site) if site else environment.pinned(versions)
     return tuple(_one(patch, found, switch_of(patch, switches)) for patch in PATCHES)
 
 

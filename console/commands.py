@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -256,8 +257,9 @@ def patches(
 def patches_list(project: ProjectOption = None, host: HostOption = None, as_json: JsonOption = False) -> None:
     """List the patches against the run's environment."""
     with headless.connected(open_project(project, host)) as connection:
-        found = in_run(connection.patches(), connection.newest())
-        _answer({"patches": to_wire(found)}, reports.patches_text(found), as_json)
+        told = connection.patches()
+        told = replace(told, patches=in_run(told.patches, connection.newest()))
+        _answer(to_wire(told), reports.patches_text(told), as_json)
 
 
 @patches_app.command("show")
@@ -268,7 +270,7 @@ def patches_show(
     reports.require_patch(patch)
     with headless.connected(open_project(project, host)) as connection:
         run = connection.newest()
-        found = next((p for p in in_run(connection.patches(), run) if p.id == patch), None)
+        found = next((p for p in in_run(connection.patches().patches, run) if p.id == patch), None)
         if found is None:
             raise UserError(f"The host does not know the patch `{patch}`.", "Connect with this version of Eyas.")
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 80

@@ -8,7 +8,7 @@ import tomlkit
 
 from console.errors import UserError, nearest
 from console.project import FILE, workstation_state
-from console.reports import require_patch
+from console.reports import require_switch
 
 DEMO_PAIR = "seed"
 """speculators 0.3.0 on vLLM 0.16.0: the only pair for now."""
@@ -19,7 +19,7 @@ def make_demo(pair: str, broken: tuple[str, ...]) -> Path:
     if pair != DEMO_PAIR:
         raise UserError(f"There is no pair `{pair}`.", nearest(pair, [DEMO_PAIR]))
     for patch in broken:
-        require_patch(patch)
+        require_switch(patch)
     document = tomlkit.document()
     document.add(tomlkit.comment("Made by `eyas demo`, anew each time."))
     document["project"] = "demo"

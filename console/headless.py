@@ -15,6 +15,7 @@ import typer
 from compat.drift.report import Judged
 from compat.patch import PatchStatus
 from console.errors import UserError, nearest
+from console.patching import Told
 from console.project import Project
 from console.sanitise import sanitise
 from remote import protocol
@@ -88,16 +89,16 @@ class Connection:
         runs = self.runs()
         return self.run(runs[0].run) if runs else None
 
-    def patches(self) -> tuple[PatchStatus, ...]:
+    def patches(self) -> Told:
         """The catalogue against the environment that this project's runs use."""
         params = self.project.start_params()
         found = self.request(protocol.PATCHES, settings=params["settings"], switches=params["switches"])
-        return tuple(from_wire(PatchStatus, patch) for patch in found["patches"])
+        return from_wire(Told, found)
 
     def patches_if_known(self) -> tuple[PatchStatus, ...]:
         """The same; () when the host cannot tell, as long as its settings or its environment are wrong."""
         try:
-            return self.patches()
+            return self.patches().patches
         except RemoteError:
             return ()
 

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 from compat.patch import PatchStatus, State
 from compat.status import in_attempt
 from remote.views import RunView, StageView
+
+
+@dataclass(frozen=True)
+class Told:
+    """The host's answer about the patches in the environment that the project's runs use."""
+
+    patches: tuple[PatchStatus, ...]
+    environment: tuple[str, ...] = ()
+    """What is there of speculators and vLLM, a line each."""
+    troubles: tuple[str, ...] = ()
+    """What of it is missing or cannot be known."""
 
 
 def in_run(patches: Iterable[PatchStatus], run: RunView | None) -> tuple[PatchStatus, ...]:

@@ -12,7 +12,7 @@ from compat.matcher import match
 from compat.patch import PatchStatus
 from console.errors import UserError, nearest
 from console.explain import Column, Paragraph, columns, paragraphs
-from console.patching import as_ran, in_order
+from console.patching import Told, as_ran, in_order
 from console.sanitise import sanitise
 from console.sidebyside import side_by_side
 from console.stranger import UNKNOWN
@@ -170,13 +170,16 @@ def _frames(frames: Iterable[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def patches_text(patches: Iterable[PatchStatus]) -> str:
-    found = in_order(patches)
-    ids = max((len(p.id) for p in found), default=0)
-    rows = [
-        f"{p.state:<15} {p.id:<{ids}} {p.drift:<4} {'advice' if p.advice else p.switch:<6} {p.title}" for p in found
-    ]
-    return sanitise_lines(rows)
+def patches_text(told: Told) -> str:
+    """What is there, then a line for each patch; a refused one says why, unless the environment says it for all."""
+    ids = max((len(p.id) for p in told.patches), default=0)
+    lines = list(told.environment)
+    for p in in_order(told.patches):
+        switch = "advice" if p.advice else p.switch
+        lines.append(f"{p.state:<15} {p.id:<{ids}} {p.drift:<4} {switch:<6} {p.title}")
+        if p.state == "refused" and p.reason not in told.troubles:
+            lines.append(f"    {p.reason}")
+    return sanitise_lines(lines)
 
 
 PROSE = 100

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from compat.patch import PatchStatus
 from console.logwindow import LogKey, LogWindow
-from console.patching import in_run
+from console.patching import Told, in_run
 from console.sanitise import sanitise, sanitise_json
 from console.shape import build
 from remote import protocol
@@ -86,6 +86,8 @@ class Snapshot:
     """What is being looked up in it, in words."""
     patches: tuple[PatchStatus, ...] | None = None
     """None until the host has answered."""
+    troubles: tuple[str, ...] = ()
+    """What of the environment is missing or cannot be known."""
     patches_problem: Problem | None = None
     drift: tuple[Finding, ...] | None = None
     """What the drift probe found in the environment; None until it was asked."""
@@ -193,8 +195,8 @@ def open_log(snapshot: Snapshot, log: LogWindow) -> Snapshot:
 
 
 def reduce_patches(snapshot: Snapshot, answer: Mapping[str, Any]) -> Snapshot:
-    patches = tuple(build(PatchStatus, patch) for patch in sanitise_json(answer)["patches"])
-    return replace(snapshot, patches=patches, patches_problem=None)
+    told = build(Told, sanitise_json(answer))
+    return replace(snapshot, patches=told.patches, troubles=told.troubles, patches_problem=None)
 
 
 def reduce_drift(snapshot: Snapshot, answer: Mapping[str, Any]) -> Snapshot:

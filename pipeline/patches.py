@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
+from compat.environment import Environment, pinned, read
 from compat.patch import Switches
-from compat.status import status
+from compat.status import status_in
 from pipeline import environments, settings
+from pipeline.settings import Settings
 
 
 def patches(request: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"settings", "switches"}` → `{"patches": [PatchStatus…]}`. Raises Problem."""
+    """`{"settings", "switches"}` → `{"patches": [PatchStatus…], "environment", "troubles"}`. Raises Problem.
+
+    `environment` says what is there of speculators and vLLM, a line each; `troubles` what is missing or not known.
+    """
     wanted = settings.parse(request.get("settings") or {})
     asked = request.get("switches") or {}
     switches = Switches(asked.get("mode", "auto"), tuple(asked.get("on", ())), tuple(asked.get("off", ())))
-    pinned = environments.pinned_versions(wanted.pair)
-    site: Path | None
+    found = _environment(wanted)
+    return {
+        "patches": [asdict(row) for row in status_in(found, switches)],
+        "environment": [one.told for one in found.both],
+        "troubles": found.troubles,
+    }
+
+
+def _environment(wanted: Settings) -> Environment:
     if wanted.python:
-        site = environments.site_of(wanted.pair, wanted.python)
-    else:
-        environment = environments.locate(wanted.pair, environments.base_python(wanted.pair)[1])
-        site = environment.site if environment.complete else None
-    return {"patches": [asdict(row) for row in status(site, switches, pinned)]}
+        return read(environments.site_of(wanted.pair, wanted.python))
+    made = environments.locate(wanted.pair, environments.base_python(wanted.pair)[1])
+    return read(made.site) if made.complete else pinned(environments.pinned_versions(wanted.pair))

@@ -34,6 +34,7 @@ class PatchesTitle(Panel):
         counts = [f"{sum(p.state == state for p in patches)} {state}" for state in PATCH_GLYPHS]
         counts = [count for count in counts if not count.startswith("0 ")]
         rows = [rule(title, width, [(" · ".join(counts) or "none", "muted")])]
+        rows += [Row.of(("  ! ", "bad"), (trouble, "strong")) for trouble in self.snapshot.troubles]
         if not patches:
             rows.append(Row.of(("  The catalogue has no patch for this pair of versions.", "muted")))
         return rows

@@ -14,6 +14,7 @@ from compat.catalogue import get
 from compat.patch import PatchStatus
 from console import reports
 from console.errors import UserError
+from console.patching import Told
 from console.sidebyside import side_by_side
 from remote.logs.findings import Findings, Frame, Traceback
 from remote.views import AttemptView, PatchReport, RunView, StageView
@@ -107,7 +108,16 @@ def test_the_status_counts_the_patches_of_each_stage_and_names_those_not_in_forc
 def test_what_does_not_concern_the_environment_is_listed_last() -> None:
     states = ("not applicable", "needed", "not applicable", "off")
     rows = [replace(PATCH, id=f"{n}", state=state) for n, state in enumerate(states)]
-    assert [line[16] for line in reports.patches_text(rows).splitlines()] == ["1", "3", "0", "2"]
+    assert [line[16] for line in reports.patches_text(Told(tuple(rows))).splitlines()] == ["1", "3", "0", "2"]
+
+
+def test_the_list_says_what_is_installed_and_why_a_patch_is_refused_once() -> None:
+    trouble = "two copies of vLLM are in /env (vllm 0.15.1, vllm 0.16.0): remove all but one"
+    rows = (replace(PATCH, state="refused", reason=trouble), replace(PATCH, state="refused", reason="other code"))
+    lines = reports.patches_text(Told(rows, ("speculators 0.3.0", trouble), (trouble,))).splitlines()
+    assert lines[:2] == ["speculators 0.3.0", trouble]
+    assert lines.count(trouble) == 1
+    assert lines[-1] == "    other code"
 
 
 def test_advice_says_what_to_do_instead_and_has_no_switch() -> None:

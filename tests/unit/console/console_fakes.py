@@ -98,6 +98,7 @@ class FakeSession:
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.refuse: dict[str, RemoteError] = {}
         self.sample: TelemetryView | None = None
+        self.troubles: list[str] = []
         self.drift = Judged(Report("/env", ("speculators 0.3.0",), "vLLM 0.16.0", (), DRIFT), {}, 1)
         self.question: Callable[[Any], None] | None = None
         self.tails: list[tuple[str, str, str, int, int]] = []
@@ -127,7 +128,7 @@ class FakeSession:
             case protocol.SHOW:
                 return {"run": view}
             case protocol.PATCHES:
-                return {"patches": to_wire(self.patches)}
+                return {"patches": to_wire(self.patches), "environment": [], "troubles": self.troubles}
             case protocol.DRIFT:
                 return {"drift": to_wire(self.drift)}
             case protocol.START:

@@ -78,6 +78,7 @@ def hostile_session() -> FakeSession:
     )
     host = FakeSession(hostile_run(), bad, LOG)
     host.host = f"box{EVIL}"
+    host.troubles = [EVIL]
     process = ProcessView(1, EVIL, rss=1, read_bytes=5)
     figures = sample(2)
     host.sample = replace(

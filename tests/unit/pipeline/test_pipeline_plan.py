@@ -181,7 +181,17 @@ def test_patches_before_the_environment_is_made_are_decided_by_the_pinned_versio
     assert rc == 0
     told = [states[name] for name in ("prefix-caching", "kv-cache-specs", "eos-token-id")]
     assert told == ["off", "needed", "not applicable"]
+    assert (answer["environment"], answer["troubles"]) == (["speculators 0.3.0", "vLLM 0.16.0"], [])
     assert not (tmp_path / "cache").exists()
+
+
+def test_an_environment_without_speculators_and_vllm_is_told_as_such(tmp_path: Path) -> None:
+    settings = {"environment": {"seed": {"python": sys.executable}}}
+    rc, answer = command("patches", json.dumps({"settings": settings}), tmp_path / "cache")
+    assert rc == 0
+    assert [t.split(" in ")[0] for t in answer["troubles"]] == ["speculators is not installed", "vLLM is not installed"]
+    assert answer["environment"] == answer["troubles"]
+    assert {row["state"] for row in answer["patches"]} == {"not applicable"}
 
 
 def test_drift_before_the_environment_is_made_is_refused_with_the_remedy(tmp_path: Path) -> None:
