@@ -47,7 +47,7 @@ async def test_what_does_not_concern_the_environment_is_last_and_advice_has_no_s
         assert view.selected and view.selected.id == first.id
         assert "advice" in screen_text(app)
         await pilot.press("space")
-        await until(pilot, lambda: "mends this one" in screen_text(app), "the word about it")
+        assert any("so it has no switch" in notice.message for notice in app._notifications)
         assert len(host.asked(protocol.PATCHES)) == 1
         await pilot.press("G")
         assert view.selected.id == others[-1].id
