@@ -12,8 +12,13 @@ from typing import Annotated, Any
 
 import typer
 
+<<<<<<< HEAD
 from console import check_command, headless, parse_command, reports, stranger
 from console.demo import DEMO_PAIR, make_demo
+=======
+from console import check_command, headless, parse_command, reports
+from console.demo import DEMO_PAIR, PAIRS, make_demo
+>>>>>>> ca52d70 (Extraction has three backends, chosen by what the environment offers; samples are written by a thread of their own, and states of another origin are refused)
 from console.errors import UserError
 from console.patching import in_run
 from console.project import Project, open_project
@@ -53,7 +58,9 @@ def console(ctx: typer.Context, project: ProjectOption = None, host: HostOption 
 
 @app.command()
 def demo(
-    pair: Annotated[str, typer.Option(help="speculators 0.3.0 on vLLM 0.16.0 is the only pair for now.")] = DEMO_PAIR,
+    pair: Annotated[
+        str, typer.Option(help="; ".join(f"{name}: {what}" for name, what in PAIRS.items()) + ".")
+    ] = DEMO_PAIR,
     broken: Annotated[
         list[str] | None, typer.Option("--break", help="Switch this patch off and watch it fail.")
     ] = None,

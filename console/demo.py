@@ -10,14 +10,14 @@ from console.errors import UserError, nearest
 from console.project import FILE, workstation_state
 from console.reports import require_switch
 
+PAIRS = {"seed": "speculators 0.3.0 on vLLM 0.16.0", "current": "speculators 0.9.0 on vLLM 0.32.0"}
 DEMO_PAIR = "seed"
-"""speculators 0.3.0 on vLLM 0.16.0: the only pair for now."""
 
 
 def make_demo(pair: str, broken: tuple[str, ...]) -> Path:
     """Write the demo's eyas.toml anew, with `broken` patches switched off, and give its folder."""
-    if pair != DEMO_PAIR:
-        raise UserError(f"There is no pair `{pair}`.", nearest(pair, [DEMO_PAIR]))
+    if pair not in PAIRS:
+        raise UserError(f"There is no pair `{pair}`.", nearest(pair, list(PAIRS)))
     for patch in broken:
         require_switch(patch)
     document = tomlkit.document()

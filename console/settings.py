@@ -80,11 +80,17 @@ class TargetStageSettings(StageSettings):
     steps: Annotated[int, Field(ge=1)] | None = Field(None, description="training steps of the tiny target")
 
 
+class ExtractStageSettings(StageSettings):
+    backend: Literal["auto", "native", "generator", "transformers"] = Field(
+        "auto", description="the way to have hidden states; auto takes what the environment offers"
+    )
+
+
 class StagesSettings(Section):
     provision: StageSettings = Field(StageSettings(), description="makes the stage environment")
     target: TargetStageSettings = Field(TargetStageSettings(), description="makes the tiny target model")
     prepare: StageSettings = Field(StageSettings(), description="conversations to token ids and loss mask")
-    extract: StageSettings = Field(StageSettings(), description="hidden states of the target model")
+    extract: ExtractStageSettings = Field(ExtractStageSettings(), description="hidden states of the target model")
 
 
 class PatchSettings(Section):

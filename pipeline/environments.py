@@ -20,6 +20,7 @@ from typing import Any
 
 from pipeline.pairs import PAIRS, Size
 from pipeline.problem import Problem
+from pipeline.space import told
 
 LISTS = Path(__file__).parent / "environments"
 MARKER = "eyas-complete.json"
@@ -133,16 +134,11 @@ def check_space(environment: Environment, size: Size | None = None) -> tuple[int
     if free < size.needed:
         raise Problem(
             "no_space",
-            f"The {environment.name} environment takes {gigabytes(size.made)} and its download "
-            f"{gigabytes(size.download)} more while it is installed, and {place} has {gigabytes(free)} free.",
+            f"The {environment.name} environment takes {told(size.made)} and its download "
+            f"{told(size.download)} more while it is installed, and {place} has {told(free)} free.",
             "Free some space there, or point XDG_CACHE_HOME at a larger file system.",
         )
     return size.needed, free
-
-
-def gigabytes(count: int) -> str:
-    """As `du -h` counts them, in powers of 1024."""
-    return f"{count / (1 << 30):.1f} GB"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Stage `extract`: hidden states of every sample, through speculators' generator on vLLM."""
+"""Stage `extract`: hidden states of every sample, through whichever backend the environment offers."""
 
 from __future__ import annotations
 
@@ -11,65 +11,80 @@ from typing import Any
 from compat import record
 from compat.activate import activate
 from compat.switches import VARIABLE, parse
-from pipeline import dataset, identity, products, settings
+from pipeline import dataset, identity, products, settings, space
 from pipeline.dataset import Sample
+from pipeline.engine import backend
 from pipeline.layers import Layers, choose
 from pipeline.report import Pace, artifact, metric, note, progress
 from pipeline.settings import Settings
 from pipeline.store import MANIFEST, Store
+from pipeline.writing import Writer
 
 
 def main() -> None:
     wanted = settings.of_attempt()
     samples = dataset.read(products.dataset())
     target = products.target(wanted)
-    layers = choose(_total_layers(target), wanted.layers)
-    origin = {"target": identity.digest(target), "layers": layers.to_json(), "dtype": wanted.dtype}
+    model = _text_config(target)
+    layers = choose(int(model["num_hidden_layers"]), wanted.layers)
+    origin = {
+        "target": identity.digest(target),
+        "tokenizer": identity.tokenizer_digest(target),
+        "layers": layers.to_json(),
+        "dtype": wanted.dtype,
+        "max_length": wanted.max_length,
+    }
     store = Store(products.hidden_states(), origin)
     checking = Pace("checking samples on disk", len(samples), "samples")
-    missing = store.missing(samples, checking.step)
+    missing = {sample.index for sample in store.missing(samples, checking.step)}
     artifact(store.folder / MANIFEST)
     if not missing:
         note(f"All {len(samples)} samples are on disk and valid; nothing to extract.")
         return
     if len(missing) < len(samples):
         note(f"{len(samples) - len(missing)} of {len(samples)} samples are on disk and valid; doing the others.")
+    row = len(layers.vllm_ids) * int(model["hidden_size"]) * (4 if wanted.dtype == "float32" else 2)
+    space.require(store.folder, row * sum(len(s.token_ids) for s in samples if s.index in missing))
+    chosen = backend.choose(wanted.backend)
+    note(f"Backend {chosen}.")
     activate("driver", parse(os.environ.get(VARIABLE, "")), lambda applied: record.patch(applied, "driver"))
-    _extract(wanted, target, layers, store, missing, len(samples))
+    _extract(wanted, chosen, target, layers, store, samples, missing)
 
 
-def _extract(wanted: Settings, target: Path, layers: Layers, store: Store, missing: list[Sample], total: int) -> None:
-    from pipeline.engine.hidden_states import Engine
-
+def _extract(
+    wanted: Settings,
+    chosen: str,
+    target: Path,
+    layers: Layers,
+    store: Store,
+    samples: list[Sample],
+    missing: set[int],
+) -> None:
     progress("loading the target", 0, None)
     started = time.monotonic()
-    with Engine(target, layers.output_indices, wanted.max_length, wanted.tensor_parallel, wanted.dtype) as engine:
+    with backend.engine(chosen, target, layers, wanted.max_length, wanted.tensor_parallel, wanted.dtype) as engine:
         metric("engine_ready_s", round(time.monotonic() - started, 1))
-        store.begin(_attempt(), record.active_patches())  # the workers have reported by now
-        pace = Pace("extracting", total, "samples", done=total - len(missing))
+        store.begin(_attempt(), chosen, record.active_patches())  # the workers have reported by now
+        pace = Pace("extracting", len(samples), "samples", done=len(samples) - len(missing))
         tokens = 0
-        for start in range(0, len(missing), wanted.batch_size):
-            batch = missing[start : start + wanted.batch_size]
-            for sample, states in zip(batch, engine.generate([s.token_ids for s in batch]), strict=True):
-                store.save(sample, _file(sample, states), len(sample.token_ids))
-                tokens += len(sample.token_ids)
-                pace.step()
-            metric("tokens_per_s", round(tokens / pace.seconds, 1))
+        with Writer(store, pace.step) as writer:
+            for start in range(0, len(samples), wanted.batch_size):
+                # A batch is the same samples in every attempt, so that a resumed data set is the same to the bit.
+                batch = samples[start : start + wanted.batch_size]
+                if missing.isdisjoint(sample.index for sample in batch):
+                    continue
+                for sample, states in zip(batch, engine.generate([s.token_ids for s in batch]), strict=True):
+                    if sample.index in missing:
+                        writer.put(sample, states)
+                        tokens += len(sample.token_ids)
+                metric("tokens_per_s", round(tokens / pace.seconds, 1))
     metric("tokens", tokens)
     note(f"{len(missing)} samples, {tokens} tokens, {tokens / pace.seconds:.0f} tokens a second.")
 
 
-def _file(sample: Sample, states: Any) -> bytes:
-    import torch
-    from safetensors.torch import save
-
-    tensors = {"hidden_states": states.contiguous(), "token_ids": torch.tensor(sample.token_ids, dtype=torch.int64)}
-    return bytes(save(tensors))
-
-
-def _total_layers(target: Path) -> int:
-    config = json.loads((target / "config.json").read_text(encoding="utf-8"))
-    return int((config.get("text_config") or config)["num_hidden_layers"])
+def _text_config(target: Path) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads((target / "config.json").read_text(encoding="utf-8"))
+    return config.get("text_config") or config
 
 
 def _attempt() -> str:

@@ -1,4 +1,4 @@
-"""What makes a target model the same model: its config and its weights."""
+"""What makes a target model the same model: its config and its weights; and a tokenizer the same tokenizer."""
 
 from __future__ import annotations
 
@@ -21,4 +21,12 @@ def digest(folder: Path) -> str:
             head = file.read(8)
             found.update(head)
             found.update(file.read(size if whole else int.from_bytes(head, "little")))
+    return found.hexdigest()
+
+
+def tokenizer_digest(folder: Path) -> str:
+    """sha256 over the files of a model folder's tokenizer, its chat template included."""
+    found = hashlib.sha256()
+    for name in sorted(path.name for path in folder.iterdir() if path.name.startswith(("token", "chat_template"))):
+        found.update(f"{name}\0".encode() + (folder / name).read_bytes())
     return found.hexdigest()

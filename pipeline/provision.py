@@ -13,6 +13,7 @@ from pipeline.environments import Environment
 from pipeline.pairs import PAIRS, Size
 from pipeline.problem import Problem
 from pipeline.report import StageError, metric, note, progress
+from pipeline.space import told
 
 CPU_TORCH_LEAVES_OUT = ("torch==", "nvidia-", "cuda-", "triton==")
 """Pinned lines that a CPU build of torch does without."""
@@ -53,7 +54,7 @@ def _make(environment: Environment, torch_index: str | None) -> None:
     environment.mark(versions)
     size = _size(environment.folder)
     metric("environment_gb", round(size / (1 << 30), 2))
-    note(f"The {environment.name} environment is ready: {environments.gigabytes(size)}.")
+    note(f"The {environment.name} environment is ready: {told(size)}.")
 
 
 def _room(environment: Environment, size: Size | None = None) -> int:
@@ -79,8 +80,8 @@ def _install(environment: Environment, torch_index: str | None) -> None:
     free = _room(environment, size)
     note(
         f"{why}: making the {environment.name} environment in {environment.folder} takes "
-        f"{environments.gigabytes(size.made)}, and {environments.gigabytes(size.download)} more meanwhile; "
-        f"{environments.gigabytes(free)} are free."
+        f"{told(size.made)}, and {told(size.download)} more meanwhile; "
+        f"{told(free)} are free."
     )
     scratch = environment.folder / "pip"
     scratch.mkdir()

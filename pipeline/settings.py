@@ -23,6 +23,7 @@ TARGETS = {
 TINY = "tiny"
 STDLIB = "stdlib"
 DTYPES = ("auto", "bfloat16", "float32")
+BACKENDS = ("auto", "native", "generator", "transformers")
 AUX_LAYERS = 3
 """An EAGLE-3 draft model is fed by three aux layers."""
 
@@ -45,6 +46,8 @@ class Settings:
     batch_size: int = 8
     dtype: str = "auto"
     """Of the engine and the stored states: `auto` is the target's own, 32-bit floats taken down to bfloat16."""
+    backend: str = "auto"
+    """The way to have hidden states, of `pipeline.engine.backend`; `auto` takes what the environment offers."""
     train_steps: int = 120
     """Optimiser steps of the tiny target's training."""
     stage_env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -81,6 +84,7 @@ def parse(data: Mapping[str, Any]) -> Settings:
         samples=_integer(run, "samples", 64, 1, 100_000_000),
         batch_size=_integer(run, "batch_size", 8, 1, 4096),
         dtype=dtype,
+        backend=_backend(_table(stages, "extract")),
         train_steps=_integer(_table(stages, "target"), "steps", Settings.train_steps, 1, 1_000_000, "stage.target"),
         stage_env={name: _environment(name, _table(stages, name)) for name in stages},
         python=_python(pair, _table(environments, pair)),
@@ -128,6 +132,13 @@ def _layers(value: Any) -> tuple[int, ...]:
             f'Give "auto" or {AUX_LAYERS} rising layer ids of 1 or more in vLLM\'s convention, such as [2, 30, 58].',
         )
     return ids
+
+
+def _backend(extract: Mapping[str, Any]) -> str:
+    value = extract.get("backend", "auto")
+    if value not in BACKENDS:
+        raise _bad(f"stage.extract.backend is {value!r}", f"Use one of: {', '.join(BACKENDS)}.")
+    return str(value)
 
 
 def _environment(stage: str, table: Mapping[str, Any]) -> dict[str, str]:

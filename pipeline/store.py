@@ -3,8 +3,9 @@
 A sample is `{"hidden_states": [S, L, H], "token_ids": int64 [S]}`, the layers in the order of `pipeline.layers`. It
 counts only with a line of the manifest whose digests fit the file and the dataset's token ids; the latest line of an
 index wins. The file is renamed into place before its line is added, so a crash in between costs that sample only.
-A line without an index, `{"attempt", "patches"}`, stands before the samples that this attempt made: the patches that
-were in force, each with the process it was applied in, its digest, and the digest of the code that it replaced.
+A line without an index, `{"attempt", "backend", "patches"}`, stands before the samples that this attempt made: the
+patches that were in force, each with the process it was applied in, its digest, and the digest of the code that it
+replaced.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ from typing import Any
 
 from pipeline.dataset import Sample
 from pipeline.files import sync_folder, write_whole
+from pipeline.report import StageError
 
 MANIFEST = "manifest.jsonl"
 
 
 class Store:
-    """The hidden states of one run. `origin` is what they depend on beside their tokens: target, layers, dtype."""
+    """The hidden states of one run. `origin` is what they depend on beside their tokens: target, layers, dtype…
+
+    Raises StageError when the folder holds states of another origin: they are never mixed, and never thrown away.
+    """
 
     def __init__(self, folder: Path, origin: dict[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -31,6 +36,7 @@ class Store:
         self._origin = origin
         self._attempt = ""
         self._entries = self._load()
+        self._refuse_others()
         for half in folder.glob(".hs_*.tmp"):
             half.unlink()
 
@@ -49,10 +55,10 @@ class Store:
             tell()
         return wanted
 
-    def begin(self, attempt: str, patches: Sequence[Mapping[str, str]]) -> None:
+    def begin(self, attempt: str, backend: str, patches: Sequence[Mapping[str, str]]) -> None:
         """The samples saved from now on are made by this attempt (`RUN/STAGE/N`), with these patches in force."""
         self._attempt = attempt
-        self._append({"attempt": attempt, "patches": list(patches)})
+        self._append({"attempt": attempt, "backend": backend, "patches": list(patches)})
 
     def save(self, sample: Sample, data: bytes, rows: int) -> None:
         """Puts one sample in place and then into the manifest; both are on the disk when this returns."""
@@ -70,11 +76,19 @@ class Store:
         self._append(entry)
         self._entries[sample.index] = entry
 
+    def _refuse_others(self) -> None:
+        for entry in self._entries.values():
+            other = [key for key, value in self._origin.items() if entry.get(key, value) != value]
+            if other:
+                raise StageError(
+                    f"{self.folder} holds hidden states of another {' and another '.join(other)} ({entry.get('file')}, "
+                    f"by attempt {entry.get('attempt')}), which cannot be mixed with what this run asks for. Start a "
+                    "new run, or move that folder away and relaunch the stage."
+                )
+
     def _is_valid(self, sample: Sample) -> bool:
         entry = self._entries.get(sample.index)
         if entry is None or entry.get("tokens_sha256") != sample.digest:
-            return False
-        if any(entry.get(key) != value for key, value in self._origin.items()):
             return False
         try:
             with self.path(sample.index).open("rb") as file:

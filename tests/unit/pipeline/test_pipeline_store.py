@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.dataset import Sample
+from pipeline.report import StageError
 from pipeline.store import MANIFEST, Store
 
 ORIGIN = {"target": "abc", "layers": {"vllm_ids": [2, 4, 5, 8], "output_indices": [1, 3, 4, 7]}, "dtype": "auto"}
@@ -18,7 +19,7 @@ SAMPLES = [Sample(i, (i, i + 1, i + 2), (0, 1, 1)) for i in range(4)]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     store = Store(tmp_path / "hidden_states", ORIGIN)
-    store.begin("run/extract/1", [PATCH])
+    store.begin("run/extract/1", "generator", [PATCH])
     for sample in SAMPLES:
         store.save(sample, f"states of {sample.index}".encode(), 3)
     return tmp_path / "hidden_states"
@@ -49,10 +50,18 @@ def test_a_file_without_its_manifest_line_is_done_again(folder: Path) -> None:
     assert missing(folder) == [3]
 
 
-def test_other_tokens_another_target_and_other_layers_are_done_again(folder: Path) -> None:
+def test_other_tokens_are_done_again(folder: Path) -> None:
     assert missing(folder, [Sample(1, (9, 9, 9), (0, 1, 1)), SAMPLES[2]]) == [1]
-    assert missing(folder, SAMPLES, {**ORIGIN, "target": "other"}) == [0, 1, 2, 3]
-    assert missing(folder, SAMPLES, {**ORIGIN, "layers": {"vllm_ids": [1, 2, 3, 8]}}) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "key, value", [("target", "other"), ("layers", {"vllm_ids": [1, 2, 3, 8]}), ("dtype", "bfloat16")]
+)
+def test_states_of_another_origin_are_refused_and_kept(folder: Path, key: str, value: object) -> None:
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(StageError, match=f"another {key} .*hs_0.*run/extract/1.*Start a new run"):
+        Store(folder, {**ORIGIN, key: value})
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == kept
 
 
 def test_a_manifest_line_cut_off_by_a_crash_costs_that_sample_only(folder: Path) -> None:
@@ -66,7 +75,7 @@ def test_a_manifest_line_cut_off_by_a_crash_costs_that_sample_only(folder: Path)
 
 def test_the_patches_in_force_stand_before_the_samples_that_their_attempt_made(folder: Path) -> None:
     again = Store(folder, ORIGIN)
-    again.begin("run/extract/2", [])
+    again.begin("run/extract/2", "generator", [])
     again.save(SAMPLES[3], b"again", 3)
     found = lines(folder)
     assert [line.get("index", line.get("patches")) for line in found] == [[PATCH], 0, 1, 2, 3, [], 3]
@@ -77,7 +86,7 @@ def test_a_cut_line_takes_no_line_of_an_attempt_with_it(folder: Path) -> None:
     path = folder / MANIFEST
     path.write_bytes(path.read_bytes()[:-20])
     Store(folder, ORIGIN)
-    assert lines(folder)[0] == {"attempt": "run/extract/1", "patches": [PATCH]}
+    assert lines(folder)[0] == {"attempt": "run/extract/1", "backend": "generator", "patches": [PATCH]}
     assert [line["index"] for line in lines(folder)[1:]] == [0, 1, 2]
 
 
