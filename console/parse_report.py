@@ -212,7 +212,7 @@ def _prose(text: str) -> Iterator[str]:
 
 def _wrapped(text: str, first: str, later: str) -> Iterator[str]:
     """Lines of at most WIDTH cells; a word that is longer than a line is cut into several."""
-    if cells(text) == len(text):
+    if all(cells(character) == 1 for character in text):
         yield from textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=later) or [first.rstrip()]
         return
     indent = first

@@ -19,6 +19,7 @@ import pytest
 from console import parse, parse_report
 from console.errors import UserError
 from remote.logs.findings import Fatal, Findings, Frame, Progress, Stall, Traceback
+from remote.logs.reader import LogReader
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 CRASH = LOGS / "66_ladder_llama_tp2_blockhash_failure.log"
@@ -196,6 +197,16 @@ def test_every_line_is_safe_and_fits_80_columns(name: str) -> None:
     for line in page.split("\n"):
         width = sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
         assert width <= 80, line
+
+
+def test_wide_and_zero_width_characters_that_even_out_do_not_widen_a_line() -> None:
+    message = "the cause " * 6 + "\u6f22\u5b57" * 9 + "e\u0301" * 18 + " and more words" * 9
+    text = f'Traceback (most recent call last):\n  File "/a.py", line 1, in f\n    f()\nRuntimeError: {message}\n'
+    reader = LogReader()
+    reader.feed(text.encode())
+    page = parse_report.report("a.log", reader.finish())
+    assert "\u6f22" in page
+    assert max(parse_report.cells(line) for line in page.split("\n")) <= parse_report.WIDTH
 
 
 def test_a_death_is_told_with_its_remedy_and_wrappers_take_a_line_each() -> None:

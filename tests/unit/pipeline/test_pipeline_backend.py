@@ -43,7 +43,7 @@ def test_what_an_environment_offers(tmp_path: Path, files: tuple[str, ...], expe
 def test_a_backend_that_is_not_there_is_refused_with_what_is(tmp_path: Path) -> None:
     path = site(tmp_path, *GENERATOR, *TRANSFORMERS)
     with pytest.raises(
-        StageError, match="backend native, which stage.extract.backend asks for: it has generator, tran"
+        StageError, match=r"backend native, which stage.extract.backend asks for: it has generator, tran"
     ):
         choose("native", path)
     with pytest.raises(StageError, match="does not offer hidden states: it has neither"):

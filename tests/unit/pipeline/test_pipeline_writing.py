@@ -1,4 +1,4 @@
-"""The writer's thread: everything put is on the disk at the end, what waits is bounded, a failure reaches the engine."""
+"""The writer's thread: all that is put is on the disk in the end, what waits is bounded, failures reach the engine."""
 
 from __future__ import annotations
 
