@@ -200,7 +200,7 @@ def test_every_line_is_safe_and_fits_80_columns(name: str) -> None:
 
 
 def test_wide_and_zero_width_characters_that_even_out_do_not_widen_a_line() -> None:
-    message = "the cause " * 6 + "\u6f22\u5b57" * 9 + "e\u0301" * 18 + " and more words" * 9
+    message = "the cause" + " \u6f22" * 60 + "e\u0301" * 60
     text = f'Traceback (most recent call last):\n  File "/a.py", line 1, in f\n    f()\nRuntimeError: {message}\n'
     reader = LogReader()
     reader.feed(text.encode())
