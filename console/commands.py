@@ -12,13 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-<<<<<<< HEAD
 from console import check_command, headless, parse_command, reports, stranger
-from console.demo import DEMO_PAIR, make_demo
-=======
-from console import check_command, headless, parse_command, reports
 from console.demo import DEMO_PAIR, PAIRS, make_demo
->>>>>>> ca52d70 (Extraction has three backends, chosen by what the environment offers; samples are written by a thread of their own, and states of another origin are refused)
 from console.errors import UserError
 from console.patching import in_run
 from console.project import Project, open_project
