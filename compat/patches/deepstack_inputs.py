@@ -58,7 +58,6 @@ PATCH = Patch(
         Symptom(
             "TypeError", message=r"_patched_forward\(\) got an unexpected keyword argument 'deepstack_input_embeds'"
         ),
-        Symptom("RuntimeError", message=r"Worker failed with error .*keyword argument 'deepstack_input_embeds'"),
         Symptom("RuntimeError", message=r"a prompt has pictures, and speculators captures hidden states without"),
     ),
     cause="The worker extension's replacement of forward is narrower than Qwen3-VL's own. 0.3.0 fails; 0.4 swallows "

@@ -50,10 +50,7 @@ PATCH = Patch(
         "DeepseekV3ForCausalLM",
         "KimiK25ForConditionalGeneration",
     ),
-    symptoms=(
-        Symptom("ValueError", message=r"^Model \w+ does not support hidden state extraction"),
-        Symptom("RuntimeError", message=r"Worker failed with error .*does not support hidden state extraction"),
-    ),
+    symptoms=(Symptom("ValueError", message=r"^Model \w+ does not support hidden state extraction"),),
     cause="The worker extension asks vLLM's supports_eagle3, which is about serving a draft model: vLLM's DeepSeek and "
     "Kimi classes only say yes since 0.18. Capturing needs nothing but a decoder with layers.",
     mend="Takes the question out, as speculators 0.4.0 does.",

@@ -59,7 +59,7 @@ PATCH = Patch(
     title="A worker's assertion reaches the driver as an empty message",
     speculators=">=0.3.0",
     vllm=">=0.11.0",
-    symptoms=(Symptom("RuntimeError", message=r"^Worker failed with error ''", innermost="get_response"),),
+    symptoms=(Symptom("RuntimeError", message=r"^\s*$", innermost="get_response"),),
     cause='A worker sends the driver str(error). A bare assert has no message, so the driver raises "Worker '
     "failed with error ''\", and what failed is in the worker's own output only, among that of seven others.",
     mend="Sends the exception's class, place and source line where there is no message.",

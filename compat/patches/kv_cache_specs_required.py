@@ -47,7 +47,7 @@ PATCH = Patch(
     drift="D02r",
     title="get_kv_cache_config_from_groups still wants kv_cache_specs",
     speculators="==0.4.*",
-    vllm=">=0.11.1,<0.12.0",
+    vllm=">=0.11.0,<0.12.0",
     symptoms=(
         Symptom(
             "TypeError",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from compat import source
-from compat.patch import Patch, Probe
+from compat.patch import Patch, Probe, Symptom
 from compat.replace import GENERATOR, generator_module
 
 REPLACES = f"{GENERATOR}.VllmHiddenStatesGenerator.generate"
@@ -51,6 +51,7 @@ PATCH = Patch(
     probe=probe,
     apply=apply,
     verify=verify,
+    symptoms=(Symptom("StageError", message=r"has \d+ rows of hidden states for \d+ tokens"),),
     silent=True,
     gate="loss-mask",
     references=("vllm-project/speculators#365",),

@@ -42,10 +42,7 @@ PATCH = Patch(
     title="The second model runner has no input_batch",
     speculators="==0.4.*",
     vllm=">=0.22.0",
-    symptoms=(
-        Symptom("AttributeError", message=r"'\w*GPUModelRunner' object has no attribute 'input_batch'"),
-        Symptom("RuntimeError", message=r"Worker failed with error .*has no attribute 'input_batch'"),
-    ),
+    symptoms=(Symptom("AttributeError", message=r"'\w*GPUModelRunner' object has no attribute 'input_batch'"),),
     cause="From 0.22.0 on vLLM chooses its second model runner by itself, first for Qwen3, then for Llama and Mistral, "
     "from 0.29.0 for most targets. The worker extension reads the first one's input_batch.",
     mend=f"Sets {VARIABLE}=0 before vLLM decides.",
