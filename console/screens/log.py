@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Literal
 
 from textual.app import ComposeResult
@@ -35,6 +36,8 @@ class EmptyLog(Panel):
             return [Row.of(("  Opening the log …", "muted"))]
         if log.key is not None:
             return [Row.of(("  The attempt printed nothing." if log.ended else "  Nothing printed yet.", "muted"))]
+        if not self.snapshot.runs_known:
+            return [Row.of(("  The host has not told its runs yet.", "muted"))]
         if self.snapshot.run is None:
             return [Row.of("  No run, so no log: ", ("R", "key"), " starts one.")]
         return [Row.of(("  No stage of this run has begun.", "muted"))]
@@ -93,36 +96,39 @@ class LogScreen(LoggedView):
     def do_bottom(self) -> None:
         self._log.to_end()
 
-    def do_jump(self) -> None:
+    def do_jump(self) -> Awaitable[None]:
         def given(text: str | None) -> None:
             if text:
                 self.eyas.live.browser.go(place_of(text, max(self.snapshot.log.size, self.snapshot.log.end)))
 
         hint = "line 1234, time 15:30 or 11-29 15:30, 50 %, @offset"
-        self.app.push_screen(Prompt("Jump to", hint), given)
+        return self.app.push_screen(Prompt("Jump to", hint), given)
 
     # Searching ---------------------------------------------------------------------------------------------
 
-    def do_search(self) -> None:
+    def do_search(self) -> Awaitable[None]:
         def given(text: str | None) -> None:
             if text:
                 self.pattern = text
                 self._search(back=self._log.following)
 
         hint = "a regular expression; lower case finds both"
-        self.app.push_screen(Prompt("Search the whole log", hint, self.pattern), given)
+        return self.app.push_screen(Prompt("Search the whole log", hint, self.pattern), given)
 
-    def do_next_match(self) -> None:
-        self._search(back=False)
+    async def do_next_match(self) -> None:
+        await self._match(back=False)
 
-    def do_previous_match(self) -> None:
-        self._search(back=True)
+    async def do_previous_match(self) -> None:
+        await self._match(back=True)
+
+    async def _match(self, back: bool) -> None:
+        if self.pattern:
+            self._search(back)
+        else:
+            await self.do_search()
 
     def _search(self, back: bool) -> None:
-        if self.pattern:
-            self.eyas.live.browser.search(self.pattern, self._from("back" if back else "on"), back)
-        else:
-            self.do_search()
+        self.eyas.live.browser.search(self.pattern, self._from("back" if back else "on"), back)
 
     def do_next_error(self) -> None:
         self.eyas.live.browser.next_error(self._from("on"), back=False)

@@ -190,7 +190,8 @@ class LogTitle(Panel):
         whole = max(log.size, log.end)
         held = size(whole) if self.following else f"at {self.place / max(1, whole):.0%} of {size(whole)}"
         facts = [fact for fact in (held, log.note, self.snapshot.looking or state) if fact]
-        while len(facts) > 1 and cell_len(" · ".join(facts)) > width - 30:
+        room = width - sum(cell_len(text) for text, _ in title) - 8
+        while len(facts) > 1 and cell_len(" · ".join(facts)) > room:
             facts.pop(0)
         ink = "muted" if self.following and not self.snapshot.looking else "warn"
         return [rule(title, width, [(" · ".join(facts), ink)])]

@@ -291,8 +291,9 @@ async def test_a_bar_that_fills_the_log_s_end_leaves_no_empty_screen() -> None:
     bar = b"(Worker_TP0 pid=1) " + b"".join(b"\rsamples %d/99999 [00:01<00:01]" % n for n in range(20_000))
     host = host_with(b"\n".join(LINES[:300]) + b"\n" + bar)
     async with opened(host, (80, 24)) as (app, pilot):
-        await pilot.press("2")
         await until(pilot, lambda: "step 299" in screen_text(app), "what stands before the bar")
+        await pilot.press("2")
+        await until(pilot, lambda: "step 299" in screen_text(app), "the same in the log view")
         assert "samples 19999/99999" in screen_text(app)
         host.push_log(b"\rsamples 20000/99999\nthen\n", offset=len(host.log))
         await until(pilot, lambda: "302 then" in screen_text(app), "the line behind it, numbered")
