@@ -13,6 +13,7 @@ TOKENS = (
     b"TIME LIMIT",
     b"exitcode",
     b"exit code ",
+    b"return code = ",
     b"exited with code",
     b"exit status 1",
     b"signal SIG",
@@ -37,6 +38,7 @@ TOKENS = (
     b"memory broadcast block",
     b"Watchdog caught",
     b"Heartbeat monitor timed out",
+    b"dump signal due to a collective timeout",
     b"last completed NCCL work",
     b"memory pressure",
     b"died",
@@ -159,6 +161,7 @@ RULES = tuple(
         ("device_side_assert", r".{0,300}\.cuh?:\d+: .{0,300}Assertion `", None, None, ASSERT),
         ("nccl_timeout", _NCCL_RANK + r"Watchdog caught collective operation timeout", None, None, NCCL),
         ("nccl_timeout", _NCCL_RANK + r"Heartbeat monitor timed out", None, None, NCCL),
+        ("nccl_timeout", _NCCL_RANK + r"Received a dump signal due to a collective timeout", None, None, NCCL),
         (
             "ray_oom",
             r".{0,200}?(?P<count>\d+) Workers \(tasks / actors\) killed due to memory pressure",
@@ -196,7 +199,8 @@ _ENDED = re.compile(
     r".{0,400}(?:"
     r"\bfailed \(exitcode: (?P<elastic>-\d+)\) local_rank: \d+ \(pid: (?P<pid>\d+)\)"
     r"|Failed core proc\(s\): \{'(?P<worker>[\w\-]+)': (?P<core>-\d+)"
-    r"|(?:exit code:?|exited with code|non-zero exit status) (?P<shell>13[2-9]|-\d+)\b"
+    r"|(?:exit code:?|exited with code|non-zero exit status|exits with return code =) (?P<shell>13[2-9]|-\d+)\b"
+    r"|(?:code=(?:killed|dumped), status=|exited on signal )(?P<number>\d+)"
     r"|(?:died with <Signals\.|(?:terminated|killed) (?:by|with) signal )(?P<name>SIG[A-Z]+)"
     r")"
 )
@@ -218,6 +222,8 @@ def read_end(text: str) -> Ended | None:
         return None
     if match["name"]:
         number, code = _SIGNAL_NAMES.get(match["name"]), None
+    elif match["number"]:
+        number, code = signal_of(-int(match["number"])), None
     else:
         code = int(match["elastic"] or match["core"] or match["shell"])
         number = signal_of(code)

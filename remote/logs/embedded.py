@@ -6,6 +6,8 @@ import json
 import re
 
 _STARTS = re.compile(r"\{\s*\"")
+_TAGGED = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?: ?[+\-]\d\d:?\d\d| ?Z)? [\w.\-/]+: (?=\{)")
+"""What fluentd writes before the object: time and tag."""
 _ESCAPE = re.compile(r"\\(.)")
 _LINE_KEYS = ("log", "message", "msg", "line", "l")
 _PLAIN = {"n": "\n", "t": "\t", "r": "\r"}
@@ -17,8 +19,14 @@ def may_hold(text: str) -> bool:
 
 def unwrap(text: str) -> str | None:
     """The line that a log shipper put into a JSON object of its own; None for any other text."""
+    start = 0
+    if not text.startswith("{"):
+        tagged = _TAGGED.match(text)
+        if not tagged:
+            return None
+        start = tagged.end()
     try:
-        value = json.loads(text)
+        value = json.loads(text[start:])
     except (ValueError, RecursionError):
         return None
     if isinstance(value, dict):
@@ -46,7 +54,7 @@ def lines(text: str) -> list[str]:
 
 def _gather(value: object, found: list[str]) -> None:
     if isinstance(value, str):
-        if "\n" in value:
+        if "\n" in value.rstrip("\r\n"):
             found.append(value)
     elif isinstance(value, dict):
         for item in value.values():

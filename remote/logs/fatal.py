@@ -74,6 +74,8 @@ class FatalReader:
         for rule in RULES:
             if match := rule.pattern.match(text):
                 self._rule(rule, match, origin, text, line)
+                if rule.kind == "service_exit":
+                    self._read_end(text, line)
                 break
         else:
             self._read_end(text, line)

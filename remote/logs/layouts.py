@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 from remote.logs.findings import Frame
@@ -10,12 +11,12 @@ HEADER = re.compile(r"(?P<before>.*?)(?P<group>Exception Group )?Traceback \(mos
 BOX_HEADER = re.compile(r"\s*╭─+ Traceback \(most recent call last\) ─+╮$")
 NOTEBOOK_HEADER = re.compile(r"(?P<type>[A-Za-z_][\w.]*) {2,}Traceback \(most recent call last\)$")
 
-FRAME = re.compile(r'\s+File "(?P<file>.+?)", line (?P<line>\d+), in (?P<function>.+)$')
+FRAME = re.compile(r'(?:> |\s+)File "(?P<file>.+?)", line (?P<line>\d+), in (?P<function>.+)$')
 SYNTAX_PLACE = re.compile(r'\s+File "(?P<file>.+?)", line (?P<line>\d+)$')
 RAY_HEADER = re.compile(r"ray::[\w.<>]{1,200}\(\) \(pid=\d+, ip=.*\)$")
 """Ray writes this in place of a header, where a worker's exception is raised again in the process that asked."""
-SECONDARY = ("Exception ignored ", "Error in atexit.", "Error in sys.excepthook:")
-"""What Python prints before the traceback of a finaliser or an exit handler."""
+SECONDARY = ("Exception ignored ", "Error in atexit.", "Error in sys.excepthook:", "--- Logging error ---")
+"""What Python prints before the traceback of a finaliser, an exit handler or a log call."""
 REPEATED = re.compile(r"\s*\[Previous line repeated (\d+) more times?\]$")
 MARKS = re.compile(r"\s*[~^]+[~^ ]*$")
 
@@ -37,7 +38,24 @@ _BOX_SOURCE = re.compile(r"❱\s*\d+ (?P<code>.*)$")
 _NOTEBOOK_FRAME = re.compile(
     r"(?:File |Cell )(?P<file>.+?)(?:, line |:)(?P<line>\d+)(?:, in (?P<function>[\w.<>]+)(?:\(.*)?)?$"
 )
+_NOTEBOOK_PLACE = re.compile(
+    r"\[?(?P<file>[^\s\]]+)\]?(?:\(https?:[^)\s]*\))? in (?P<function><[^>]+>|[\w.<>]+)(?:\(.*)?$"
+)
+"""Older layouts and Colab's: the line number stands only at the arrow."""
 _NOTEBOOK_SOURCE = re.compile(r"-+> ?(?P<line>\d+) (?P<code>.*)$")
+
+
+_SURELY = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)(?::|$)")
+"""The line of an exception, even where the source line of the last frame is missing."""
+_MANGLED = re.compile(r"[“”]|&(?:quot|#39|lt|gt|amp);")
+_QUOTES = str.maketrans("“”", '""')
+
+
+def _mended(text: str) -> str:
+    """A frame line whose quotes were made curly or into HTML, as Python printed it."""
+    if "File" in text and _MANGLED.search(text):
+        return html.unescape(text).translate(_QUOTES)
+    return text
 
 
 def exception_line(text: str) -> tuple[str, str | None] | None:
@@ -76,6 +94,8 @@ class PlainBody(Body):
     def __init__(self, base: int = 0) -> None:
         super().__init__()
         self.base = base
+        self.flush = False
+        """A paste lost all indentation: frames and source lines stand at the margin."""
 
     def unindent(self, text: str) -> str | None:
         """`text` without the header's indentation; None when it has less."""
@@ -84,7 +104,12 @@ class PlainBody(Body):
         return text[self.base :] if not text[: self.base].strip() else None
 
     def add(self, text: str) -> bool:
-        if not text[:1].isspace():
+        text = _mended(text)
+        if text.startswith('File "') and not self.frames:
+            self.flush = True
+        if self.flush and self._at_margin(text):
+            text = f"  {text}" if text.startswith('File "') else f"    {text}"
+        if not text[:1].isspace() and not text.startswith('> File "'):
             return False
         frame = FRAME.match(text)
         if frame:
@@ -95,6 +120,12 @@ class PlainBody(Body):
             # Marks and further lines of the statement come after the frame's first source line.
             self._source(text)
         return True
+
+    def _at_margin(self, text: str) -> bool:
+        """Whether an unindented line is one of the frames: not the exception behind the last frame's source."""
+        if text.startswith('File "') or MARKS.match(text):
+            return True
+        return bool(self.frames) and not self.frames[-1].source and not _SURELY.match(text)
 
 
 class BoxBody(Body):
@@ -131,12 +162,21 @@ class NotebookBody(Body):
     def __init__(self, exception_type: str) -> None:
         super().__init__()
         self._type = exception_type
+        self._place: tuple[str, str] | None = None
+        """File and function of a frame whose line is not known yet."""
 
     def add(self, text: str) -> bool:
         if text.startswith(self._type):
             return False
         if frame := _NOTEBOOK_FRAME.match(text):
             self.frames.append(Frame(frame["file"], int(frame["line"]), frame["function"] or "<module>"))
+            self._place = None
+        elif place := _NOTEBOOK_PLACE.match(text):
+            self._place = place["file"], place["function"]
         elif source := _NOTEBOOK_SOURCE.match(text):
+            if self._place is not None:
+                file, function = self._place
+                self.frames.append(Frame(file, int(source["line"]), function))
+                self._place = None
             self._source(source["code"])
         return True

@@ -35,8 +35,8 @@ class Line(NamedTuple):
 
 
 _WORKER = re.compile(
-    r"\((?P<label>[A-Za-z_][\w.\-]*(?: [A-Z]{2,3}\d+)?)(?: rank=(?P<rank>\d+))?"
-    r" pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:]+))?\) ?"
+    r"\((?:(?P<label>[A-Za-z_][\w.\-:]*(?: [A-Z]{2,3}\d+)?),? )?(?:rank=(?P<rank>\d+),? )?"
+    r"pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:]+))?\) ?"
 )
 _DAEMON = re.compile(r"\((?P<label>raylet|autoscaler|dashboard|gcs_server)[^)\n]{0,40}\) ?")
 _RANK = re.compile(
@@ -54,6 +54,7 @@ _HEAD = re.compile(
     r" (?:\[(?P<bracketed>[^\]\s]{1,200}:\d+)\]|(?P<bare>[\w./\-]{1,200}:\d+)\]) ?"
 )
 _SGLANG = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? (?P<label>(?:(?:DP|TP|PP|EP)\d+ ?)+)\] ")
+_TENSORRT = re.compile(r"\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] \[TRT-LLM\] \[RANK (?P<rank>\d+)\] \[\w\] ")
 
 _NOBODY = Origin()
 _KNOWN: dict[str, Origin] = {}
@@ -107,6 +108,9 @@ def read_line(text: str) -> Line:
         position = head.end()
     elif text.startswith("[", position) and (sglang := _SGLANG.match(text, position)):
         hint = sglang["label"].strip()
+    elif text.startswith("[", position) and (tensorrt := _TENSORRT.match(text, position)):
+        hint = f"rank{tensorrt['rank']}"
+        position = tensorrt.end()
     return Line(tuple(origins) or (_NOBODY,), level, source, text[position:].rstrip(), hint)
 
 

@@ -13,7 +13,7 @@ from remote.logs.phases import LINE_TOKENS, OF_ALL, PhaseReader
 from remote.logs.stall import ended_stalls, running_stall
 
 MAX_BARS = 256
-TOKENS = (b"%|", b"% Completed", b"it [", "━".encode(), b" it/s ]", b"% ")
+TOKENS = (b"%|", b"% Completed", b"it [", b" examples [", "━".encode(), b" it/s ]", b"% ")
 
 _KINDS = (
     (re.compile(r"Loading safetensors using Fastsafetensor"), "fastsafetensors_shards"),
@@ -41,12 +41,12 @@ _FAILURE = 0
 """The clock's number of the first failure; bars count from 1."""
 
 _COUNT = r"[\d,]+(?:\.\d+)?[kMGTP]?"
-_CLOCK = r"\d+(?::\d\d){1,2}"
+_CLOCK = r"(?:\d+ days?, )?\d+(?::\d\d){1,2}"
 _BAR = re.compile(
     rf"(?P<percent>\d{{1,3}})%(?: Completed \||\|[^|]{{0,400}}\|)\s*(?P<done>{_COUNT})/(?P<total>{_COUNT})"
     rf" \[(?P<elapsed>{_CLOCK})<(?P<eta>{_CLOCK}|\?)(?:, +(?P<rate>[^\],]{{1,40}}))?[^\]]{{0,400}}\]"
 )
-_ENDLESS = re.compile(rf"(?P<done>\d+)it \[(?P<elapsed>{_CLOCK}), +(?P<rate>[^\],]{{1,40}})\]")
+_ENDLESS = re.compile(rf"(?P<done>\d+)(?:it| examples) \[(?P<elapsed>{_CLOCK}), +(?P<rate>[^\],]{{1,40}})\]")
 _HEAVY = re.compile(
     rf"[━╸╺] *(?P<done>\d+)/(?P<total>\d+) +(?P<elapsed>{_CLOCK}) • (?P<eta>{_CLOCK}|-:--:--)"
     r"(?: +(?P<rate>\S+))?"
@@ -61,6 +61,7 @@ _SCALE = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 MILESTONE_TOKENS = (
     b" took ",
     b" takes ",
+    b"Graph capturing finished",
     b"KV cache memory: ",
     b"KV cache size: ",
     b"mem usage=",
@@ -112,6 +113,11 @@ _MILESTONES = (
         (("cudagraphs_captured", "s"), ("cudagraphs_captured", "GiB")),
     ),
     (
+        "Graph capturing finished",
+        re.compile(rf"Graph capturing finished in ({_NUMBER}) secs\.?$"),
+        (("cudagraphs_captured", "s"),),
+    ),
+    (
         "Capture cuda graph end",
         re.compile(rf".{{0,80}}Capture cuda graph end\. Time elapsed: ({_NUMBER}) s\. mem usage=({_NUMBER}) GB"),
         (("cudagraphs_captured", "s"), ("cudagraphs_captured", "GB")),
@@ -142,7 +148,7 @@ def read_bar(text: str, worker: str | None = None) -> Progress | None:
     elif "━" in text:
         pattern = _HEAVY
     else:
-        pattern = _ENDLESS if "it [" in text else _RICH
+        pattern = _ENDLESS if "it [" in text or " examples [" in text else _RICH
     last, label, start = None, "", 0
     for match in pattern.finditer(text):
         last, label = match, text[start : match.start()]
@@ -181,10 +187,11 @@ def _percent(done: int | None, total: int | None) -> int | None:
 def _seconds(clock: str | None) -> float | None:
     if not clock or not clock[0].isdigit():
         return None
+    days, _, hours = clock.rpartition(", ")
     seconds = 0
-    for part in clock.split(":"):
+    for part in hours.split(":"):
         seconds = seconds * 60 + int(part)
-    return float(seconds)
+    return float(seconds + (int(days.split()[0]) * 86_400 if days else 0))
 
 
 def _rate(text: str | None, scaled: bool) -> float | None:

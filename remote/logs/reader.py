@@ -21,6 +21,7 @@ from remote.logs.repeats import whole
 from remote.logs.skim import PLAIN, UPDATES, Shapes
 from remote.logs.tracebacks import Stream
 from remote.logs.weave import Weaver
+from remote.logs.wrapping import Wrapping
 
 MAX_STREAMS = 256
 PIECE_BYTES = 128 * 1024
@@ -49,6 +50,7 @@ class LogReader:
         self._streams: dict[tuple[str, str], Stream] = {}
         self._open: set[tuple[str, str]] = set()
         self._weaver = Weaver(self._fit)
+        self._wrapping = Wrapping()
         self._fold = Fold()
         self._progress = ProgressReader()
         self._fatal = FatalReader(self._extraction)
@@ -84,6 +86,8 @@ class LogReader:
         if not self._finished:
             for segment in self._splitter.finish():
                 self._segment(segment)
+            for segment in self._wrapping.rest():
+                self._watched(segment, signs.signs_of(segment.data))
             for stream in self._streams.values():
                 stream.finish()
             self._open.clear()
@@ -191,7 +195,7 @@ class LogReader:
 
     @property
     def _bars_can_wait(self) -> bool:
-        return not (self._weaver.busy or self._fatal.waiting or self._progress.crowded)
+        return not (self._weaver.busy or self._wrapping.waits or self._fatal.waiting or self._progress.crowded)
 
     def _settle_bars(self, worker: str | None = None) -> None:
         """What comes next depends on the bars that were put off: on those of one worker, or on all."""
@@ -207,7 +211,7 @@ class LogReader:
     @property
     def _busy(self) -> bool:
         """Lines without any token matter too: a traceback is being printed, or texts were parted from prefixes."""
-        return bool(self._open) or self._weaver.busy
+        return bool(self._open) or self._weaver.busy or self._wrapping.waits
 
     def _segment(self, segment: Segment, among: int = signs.ANY) -> None:
         if segment.first:
@@ -215,14 +219,18 @@ class LogReader:
         data = segment.data
         borne = signs.signs_of(data, among)
         if borne or self._busy:
-            before = (self._sequence, self._fatal.deaths)
-            self._line(segment, borne)
-            if before != (self._sequence, self._fatal.deaths):
-                self._progress.failed(segment.line, segment.offset)
+            for ready in self._wrapping.arrange(segment):
+                self._watched(ready, borne if ready is segment else signs.signs_of(ready.data))
         elif segment.end == "return" and len(data) < 256:
             self._carry(data)
         if segment.end != "return":
             self._previous = data[:256]
+
+    def _watched(self, segment: Segment, borne: int) -> None:
+        before = (self._sequence, self._fatal.deaths)
+        self._line(segment, borne)
+        if before != (self._sequence, self._fatal.deaths):
+            self._progress.failed(segment.line, segment.offset)
 
     def _carry(self, data: bytes) -> None:
         """A prefix, then a carriage return, then the bar that the prefix belongs to."""
@@ -232,12 +240,10 @@ class LogReader:
 
     def _line(self, segment: Segment, borne: int) -> None:
         text = clean(segment.data)
-        wrapped = embedded.unwrap(text) if text.startswith("{") else None
-        if wrapped is not None:
-            text = wrapped
-        elif b"\\n" in segment.data and embedded.may_hold(text):
+        if b"\\n" in segment.data and embedded.may_hold(text):
             self._embedded(text, segment)
-        line = read_line(text)
+        text = embedded.unwrap(text) or text
+        line = self._wrapping.read(text)
         if segment.end == "return" and not line.text:
             if line.origins[-1].label:
                 self._carried = line.origins[-1]
@@ -249,9 +255,10 @@ class LogReader:
         if borne & signs.BAR:
             self._settle_bars()
             if self._bar(bar_origin, line, segment):
-                if not line.text.endswith("]"):  # the shell's `Killed` lands right behind a bar
+                if not line.text.endswith("]"):  # the shell's `Killed` and headers land right behind a bar
                     self._fatal.read(origin, line.text, segment.line)
-                return
+                if not borne & signs.TRACE:
+                    return
         if borne & signs.DEATH or self._fatal.waiting:
             self._fatal.read(origin, line.text, segment.line)
         if borne & signs.FIGURE:
@@ -275,7 +282,7 @@ class LogReader:
         if label is None and segment.first:
             # Containers turn the carriage return into a line feed: the prefix stands alone on the line before.
             text = clean(self._previous)
-            before = read_line((embedded.unwrap(text) or text) if text.startswith("{") else text)
+            before = read_line(embedded.unwrap(text) or text)
             if before.origins[-1].pid is not None and not before.text and not before.source:
                 label = before.origins[-1].label
         return self._progress.read_bar(label, line.text, segment.line, segment.offset)

@@ -18,9 +18,10 @@ from remote.logs import (
     state,
     tracebacks,
     weave,
+    wrapping,
 )
 
-_PARTS = (clock, fatal, findings, fold, layouts, pace, phases, prefixes, progress, records, tracebacks, weave)
+_PARTS = (clock, fatal, findings, fold, layouts, pace, phases, prefixes, progress, records, tracebacks, weave, wrapping)
 _METHODS = frozenset({"add", "_next", "_fit", "_extraction"})
 """The methods that parts of the reader hand to one another."""
 

@@ -24,6 +24,7 @@ TOKENS: dict[int, tuple[bytes, ...]] = {
         b"Exception ignored ",
         b"Error in atexit.",
         b"Error in sys.excepthook:",
+        b"--- Logging error ---",
         b" the above exception",
         b"The above exception",
         b"ray::",

@@ -183,7 +183,7 @@ class Stream:
         raw = self._raw
         if self._state != "message" or raw is None or not text.startswith('  File "'):
             return False
-        return len(raw.message) == 1 and bool(layouts.RAY_HEADER.match(raw.message[0]))
+        return len(raw.message) == 1 and bool(layouts.RAY_HEADER.search(raw.message[0]))
 
     def _open(
         self, origin: Origin, hint: str | None, level: str, body: Body, before: str, line: int, offset: int
@@ -286,6 +286,8 @@ class Stream:
     def _message(self, text: str) -> bool:
         raw = self._raw
         assert raw is not None
+        if layouts.MARKS.match(text) and layouts.RAY_HEADER.search(raw.message[0]):
+            return True  # the marks that Python puts under the frames are left of frames that Ray took out
         inner = raw.body.unindent(text) if isinstance(raw.body, PlainBody) else text
         if inner is None or inner.strip() in layouts.CHAINS or not self._continues(raw, inner):
             self._close()

@@ -35,6 +35,12 @@ def one(text: str) -> Fatal:
          "local_rank: 7 (pid: 3309) of binary: /usr/bin/python3", "oom_kill", 9, -9, 3309),
         ("slurmstepd: error: *** STEP 1.0 ON gpu01 CANCELLED AT 2026-01-01T10:00:00 DUE TO TIME LIMIT ***",
          "time_limit", 15, None, None),
+        ("[2023-09-10 11:45:59,754] [ERROR] [launch.py:434:sigkill_handler] ['python', '-u', 'train.py'] exits with "
+         "return code = -9", "oom_kill", 9, -9, None),
+        ("mpirun noticed that process rank 3 with PID 0 on node gpu01 exited on signal 11 (Segmentation fault).",
+         "segfault", 11, None, None),
+        ("[rank2]:[E909 08:45:31.97 ProcessGroupNCCL.cpp:1870] [PG ID 0 PG GUID 0 Rank 2] Received a dump signal due "
+         "to a collective timeout from this local rank and we will try our best", "nccl_timeout", None, None, None),
         ("srun: error: gpu01: task 0: Segmentation fault (core dumped)", "segfault", 11, None, None),
         ("container exited with code 139", "segfault", 11, 139, None),
         ("Illegal instruction (core dumped)", "illegal_instruction", 4, 132, None),
@@ -71,6 +77,20 @@ def test_a_death(text: str, kind: str, signal: int | None, code: int | None, pid
 )
 def test_a_line_that_tells_of_no_death(text: str) -> None:
     assert read(text + "\n").fatal == ()
+
+
+@pytest.mark.parametrize(
+    ("status", "kinds"),
+    [
+        ("code=dumped, status=11/SEGV", ["segfault", "service_exit"]),
+        ("code=killed, status=9/KILL", ["oom_kill", "service_exit"]),
+        ("code=killed, status=15/TERM", ["service_exit"]),
+        ("code=exited, status=1/FAILURE", ["service_exit"]),
+    ],
+)
+def test_what_ended_a_service_is_told_by_its_signal(status: str, kinds: list[str]) -> None:
+    found = read(f"Aug 19 18:34:31 gpu01 systemd[1]: vllm.service: Main process exited, {status}\n")
+    assert [item.kind for item in found.fatal] == kinds
 
 
 def test_every_kind_of_death_has_a_remedy() -> None:

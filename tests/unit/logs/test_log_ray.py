@@ -33,6 +33,19 @@ def test_the_workers_own_exception_is_the_cause_of_rays() -> None:
     assert (worker.innermost and worker.innermost.line, worker.chained_from, found.root_cause) == (19, None, 1)
 
 
+def test_an_actors_error_at_its_creation_is_the_cause_of_its_death() -> None:
+    told = "ActorDiedError: The actor died because of an error raised in its creation task, ray::Worker.__init__() (pid"
+    found = read(DRIVER.replace("RayTaskError(ValueError): ray::Worker.run() (pid", told) + BODY)
+    assert [(item.chained_from, item.wrapper) for item in found.tracebacks] == [(1, True), (None, False)]
+    assert found.root_cause == 1
+
+
+def test_marks_that_lost_their_frames_do_not_part_the_two() -> None:
+    found = read(DRIVER + "           ^^^^^^^^^^^^^^^^^\n           ^^^^^^^\n" + BODY)
+    assert [(item.chained_from, len(item.frames)) for item in found.tracebacks] == [(1, 1), (None, 2)]
+    assert "^" not in found.tracebacks[0].message
+
+
 def test_a_chain_inside_the_worker_ends_at_rays_exception() -> None:
     second = (
         'ray::Worker.run() (pid=270291, ip=192.0.2.17)\n  File "/srv/worker.py", line 29, in run\nRuntimeError: x\n'

@@ -10,7 +10,7 @@ import textwrap
 from remote.logs import saved, state
 from remote.logs.reader import LogReader
 
-PINNED = (1, "cc6ebf4b82230fd6")
+PINNED = (2, "ab4df8cfb6467656")
 """VERSION of remote/logs/state.py, and the digest of what that version saves."""
 
 
