@@ -7,32 +7,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from compat.drift import guards
 from compat.drift.classes import Classes
 from compat.drift.finding import Place
+from compat.drift.guards import ANY_IMPORT, ANY_USE
 from compat.drift.infer import Instance, Names, Scope, is_self
 from compat.drift.library import Library, Module, Symbol
 from compat.drift.signatures import Signature, of_class, of_function
 
 Result = Literal["unused", "used", "taken apart"]
-ABSENCES = {"ImportError", "ModuleNotFoundError", "AttributeError", "TypeError", "Exception", "BaseException"}
-"""What a caller catches that knows of the drift itself."""
-KEEP_SIGNATURE = frozenset(
-    [
-        "staticmethod",
-        "classmethod",
-        "abstractmethod",
-        "override",
-        "final",
-        "cache",
-        "lru_cache",
-        "contextmanager",
-        "asynccontextmanager",
-        "instrument",
-        "inference_mode",
-        "no_grad",
-        "deprecated",
-    ]
-)
+# fmt: off
+KEEP_SIGNATURE = frozenset({
+    "staticmethod", "classmethod", "abstractmethod", "override", "final", "cache", "lru_cache", "contextmanager",
+    "asynccontextmanager", "instrument", "inference_mode", "no_grad", "deprecated",
+})
+# fmt: on
 """Decorators under which a function still takes what it says."""
 
 
@@ -82,9 +71,6 @@ class Caller:
     accesses: tuple[Access, ...]
     names: dict[Module, Names]
     """Module → what its imported names mean."""
-
-    def place(self, module: Module, node: ast.AST, function: str = "") -> Place:
-        return Place(module.file, getattr(node, "lineno", 1), function)
 
 
 def read_caller(package: Library, library: Library, classes: Classes) -> Caller:
@@ -149,12 +135,12 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
-            if alias.name.split(".")[0] == self._library.name and not self._is_guarded("import"):
+            if alias.name.split(".")[0] == self._library.name and not self._is_guarded(ANY_IMPORT):
                 self.imports.append(Import(self._place(node), alias.name, ""))
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         source = self._module.absolute(node)
-        if source.split(".")[0] == self._library.name and not self._is_guarded("import"):
+        if source.split(".")[0] == self._library.name and not self._is_guarded(ANY_IMPORT):
             self.imports += [Import(self._place(node), source, alias.name) for alias in node.names]
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
@@ -202,10 +188,7 @@ class _Reader(ast.NodeVisitor):
                 self._scope.attributes[target.attr] = None
 
     def visit_Try(self, node: ast.Try) -> None:
-        caught = {n for h in node.handlers for n in _caught(h)} & ABSENCES
-        self._guards.append(frozenset({"try"} | ({"import"} if caught - {"AttributeError", "TypeError"} else set())))
-        if not caught:
-            self._guards[-1] = frozenset()
+        self._guards.append(guards.of_try(node))
         for child in node.body:
             self.visit(child)
         self._guards.pop()
@@ -214,19 +197,13 @@ class _Reader(ast.NodeVisitor):
 
     def visit_If(self, node: ast.If) -> None:
         self.visit(node.test)
-        words = {n.value for n in ast.walk(node.test) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-        test = ast.unparse(node.test)
-        if "version" in test.lower():
-            words |= {"try", "import"}
-        if test.split(".")[-1] == "TYPE_CHECKING":
-            words |= {"import"}
-        self._guards.append(frozenset(words))
+        self._guards.append(guards.of_if(node))
         for child in (*node.body, *node.orelse):
             self.visit(child)
         self._guards.pop()
 
-    def _is_guarded(self, name: str) -> bool:
-        return any(name in words or ("try" in words and name != "import") for words in self._guards)
+    def _is_guarded(self, *what: str) -> bool:
+        return any(one in words for words in self._guards for one in what)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self.generic_visit(node)
@@ -236,7 +213,7 @@ class _Reader(ast.NodeVisitor):
         parent = self._parents.get(node)
         called = isinstance(parent, ast.Call) and parent.func is node
         stored = isinstance(node.ctx, ast.Store)
-        access = Access(self._place(node), owner, node.attr, called, stored, self._is_guarded(node.attr))
+        access = Access(self._place(node), owner, node.attr, called, stored, self._is_guarded(node.attr, ANY_USE))
         self.accesses.append(access)
 
     def _class_named(self, node: ast.expr) -> Instance | None:
@@ -272,7 +249,7 @@ class _Reader(ast.NodeVisitor):
         signature: Signature | None,
         owner: Instance | None,
     ) -> None:
-        guarded = self._is_guarded("try")
+        guarded = self._is_guarded(ANY_USE)
         self.calls.append(
             Call(self._place(node), node, key, label, target, signature, owner, self._use_of(node), guarded)
         )
@@ -303,10 +280,3 @@ def _unless_wrapped(symbol: Symbol, bound: bool) -> Signature | None:
     if decorators - KEEP_SIGNATURE:
         return None
     return of_function(node, bound and "staticmethod" not in decorators)
-
-
-def _caught(handler: ast.ExceptHandler) -> set[str]:
-    if handler.type is None:
-        return {"BaseException"}
-    nodes = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return {ast.unparse(n).split(".")[-1] for n in nodes}

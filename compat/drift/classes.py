@@ -7,71 +7,25 @@ from collections.abc import Iterator
 
 from compat.drift.library import Function, Library, Module, Symbol, Unknown
 
-HARMLESS = frozenset(
-    [
-        "object",
-        "ABC",
-        "abc.ABC",
-        "Protocol",
-        "Generic",
-        "Enum",
-        "IntEnum",
-        "enum.Enum",
-        "enum.IntEnum",
-        "str",
-        "int",
-        "dict",
-        "list",
-        "tuple",
-        "NamedTuple",
-        "typing.NamedTuple",
-        "msgspec.Struct",
-        "Struct",
-        "Exception",
-        "ValueError",
-        "RuntimeError",
-    ]
-)
-"""Bases outside the library that bring no attribute of their own worth knowing."""
-TORCH_MODULE = frozenset(
-    [
-        "forward",
-        "parameters",
-        "named_parameters",
-        "buffers",
-        "named_buffers",
-        "children",
-        "named_children",
-        "modules",
-        "named_modules",
-        "apply",
-        "to",
-        "cuda",
-        "cpu",
-        "train",
-        "eval",
-        "training",
-        "register_buffer",
-        "register_parameter",
-        "register_module",
-        "add_module",
-        "get_submodule",
-        "get_parameter",
-        "get_buffer",
-        "state_dict",
-        "load_state_dict",
-        "requires_grad_",
-        "zero_grad",
-        "half",
-        "float",
-        "double",
-        "bfloat16",
-        "type",
-        "register_forward_hook",
-        "register_forward_pre_hook",
-    ]
-)
+# fmt: off
+TORCH_MODULE = frozenset({
+    "forward", "parameters", "named_parameters", "buffers", "named_buffers", "children", "named_children",
+    "modules", "named_modules", "apply", "to", "cuda", "cpu", "train", "eval", "training", "register_buffer",
+    "register_parameter", "register_module", "add_module", "get_submodule", "get_parameter", "get_buffer",
+    "state_dict", "load_state_dict", "requires_grad_", "zero_grad", "half", "float", "double", "bfloat16", "type",
+    "register_forward_hook", "register_forward_pre_hook",
+})
+# fmt: on
 """What every `torch.nn.Module` has."""
+_BUILT_IN = (object, str, int, dict, list, tuple, Exception, ValueError, RuntimeError)
+OUTSIDE: dict[str, frozenset[str]] = {
+    **{built_in.__name__: frozenset(dir(built_in)) for built_in in _BUILT_IN},
+    **{name: frozenset[str]() for name in ("ABC", "Protocol", "Generic", "Struct")},
+    **{name: frozenset({*dir(str), *dir(int), "name", "value"}) for name in ("Enum", "IntEnum", "StrEnum")},
+    "NamedTuple": frozenset({*dir(tuple), "_asdict", "_replace", "_fields"}),
+    "Module": TORCH_MODULE,
+}
+"""Base outside the library, without its package → the attributes that it brings. What any other brings is not known."""
 
 
 class Classes:
@@ -117,7 +71,7 @@ class Classes:
         is_open = False
         for item in self.order(symbol):
             if isinstance(item, str):
-                is_open = is_open or not _is_known(item)
+                is_open = is_open or _short(item) not in OUTSIDE
                 continue
             for node in reversed(getattr(item.node, "body", [])):
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
@@ -137,8 +91,8 @@ class Classes:
         is_open = False
         for item in self.order(symbol):
             if isinstance(item, str):
-                names |= TORCH_MODULE if _is_torch_module(item) else frozenset()
-                is_open = is_open or not _is_known(item)
+                names |= OUTSIDE.get(_short(item), frozenset())
+                is_open = is_open or _short(item) not in OUTSIDE
                 continue
             if item not in self._own:
                 self._own[item] = _own_attributes(item.node)
@@ -225,12 +179,8 @@ def _class_level(node: ast.ClassDef) -> Iterator[str]:
                 yield from (n.id for n in ast.walk(target) if isinstance(n, ast.Name))
 
 
-def _is_known(base: str) -> bool:
-    return base in HARMLESS or _is_torch_module(base)
-
-
-def _is_torch_module(base: str) -> bool:
-    return base in ("nn.Module", "torch.nn.Module", "Module")
+def _short(base: str) -> str:
+    return base.split(".")[-1]
 
 
 def _is_property(node: Function) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -89,6 +90,13 @@ class Plain:
 class Inherits(Plain): ...
 
 
+class State(enum.IntEnum):
+    DONE = 1
+
+
+class Table(dict): ...
+
+
 class Foreign(Unseen):
     x: int
 
@@ -125,6 +133,11 @@ def decorated(): ...
         ("make(size=1)", []),
         ("make(1, 2)", [("too-many-arguments", "make", "2")]),
         ("make(1).gone", [("missing-attribute", "Plain", "gone")]),
+        ("State.DONE", []),
+        ("State.GONE", [("missing-attribute", "State", "GONE")]),
+        ("Table().items()", []),
+        ("Table().gone()", [("missing-method", "Table", "gone")]),
+        ("Foreign(x=1).gone", []),
         ("anything(1, 2, x=3)", []),
         ("decorated(1)", []),
         ("Required(*given)", []),
@@ -135,7 +148,7 @@ def test_calls_against_signatures(
     pair: Pair, told: Callable[..., Told], call: str, expected: list[tuple[str, str, str]]
 ) -> None:
     pair.put("vllm/classes.py", CLASSES)
-    pair.put("speculators/use.py", f"from vllm.classes import {call.split('(')[0]}\n{call}\n")
+    pair.put("speculators/use.py", f"from vllm.classes import {re.split(r'[(.]', call)[0]}\n{call}\n")
     assert sorted(told()) == [("fails", *one) for one in sorted(expected)]
 
 
@@ -165,6 +178,11 @@ def test_methods_and_attributes_of_assigned_types(
 def test_an_attribute_that_the_caller_asks_for_first_is_no_finding(pair: Pair, told: Callable[..., Told]) -> None:
     pair.change(GENERATOR, "return replies[0]", 'if hasattr(self.executor, "new"):\n            self.executor.new()')
     assert told() == [("may fail", "missing-method", "MultiprocExecutor", "new")]
+
+
+def test_an_attribute_that_the_caller_sets_need_not_be_there(pair: Pair, told: Callable[..., Told]) -> None:
+    pair.change(GENERATOR, "return replies[0]", "self.executor.mine = replies")
+    assert told() == []
 
 
 def test_the_callee_changed_under_the_caller(pair: Pair, told: Callable[..., Told]) -> None:
