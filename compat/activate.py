@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Literal
 
 from compat import environment, own_code
 from compat.catalogue import PATCHES
+from compat.environment import Environment
 from compat.hooks import after_import
 from compat.patch import Applied, Patch, Switches
 from compat.replace import Refused, expect, once
@@ -23,18 +24,21 @@ def activate(where: Literal["driver", "worker"], switches: Switches, report: Cal
     out: the failure that it would have mended shows itself. The order of patches and imports does not matter, and a
     second call changes nothing.
     """
+    here = cache(environment.here)  # read once, when the first of the modules comes
     for patch in PATCHES:
         if patch.apply and patch.where in (where, "both"):
-            after_import(patch.after, partial(_settle, patch, switches, report))
+            after_import(patch.after, partial(_settle, patch, switches, here, report))
 
 
-def _settle(patch: Patch, switches: Switches, report: Callable[[Applied], None]) -> None:
-    report(_applied(patch, switches))
+def _settle(
+    patch: Patch, switches: Switches, here: Callable[[], Environment], report: Callable[[Applied], None]
+) -> None:
+    report(_applied(patch, switches, here()))
 
 
-def _applied(patch: Patch, switches: Switches) -> Applied:
+def _applied(patch: Patch, switches: Switches, found: Environment) -> Applied:
     digest = own_code.digest(patch)
-    state, reason = judge(patch, environment.here(), switch_of(patch, switches))
+    state, reason = judge(patch, found, switch_of(patch, switches))
     if state != "needed":
         return Applied(patch.id, state, reason, digest)
     try:

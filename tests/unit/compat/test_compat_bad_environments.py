@@ -19,19 +19,15 @@ from compat.catalogue import PATCHES
 from compat.patch import PatchStatus, Switches
 from compat.status import status
 
-GENERATOR = "speculators/data_generation/vllm_hidden_states_generator.py"
-SEED = tuple(p for p in PATCHES if p.id in ("prefix-caching", "full-tracebacks", "cuda-memory-info", "embed-input-ids"))
+_IDS = ("prefix-caching", "full-tracebacks", "cuda-memory-info", "embed-input-ids", "kv-cache-specs")
+SEED = tuple(patch for patch in PATCHES if patch.id in _IDS)
 NOBODY = 65534
 
 
 @pytest.fixture(autouse=True)
 def catalogue(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four entries of the seed pair, written for the fixture's code; one replaces code of vLLM's."""
-    of_vllm = {"reply-rank": "vllm.v1.executor.multiproc_executor.MultiprocExecutor.collective_rpc"}
-    fit = []
-    for patch in SEED:
-        dotted = of_vllm.get(patch.id, patch.replaces)
-        fit.append(replace(patch, replaces=dotted, written_for=(source.find(site, dotted).digest,)))
+    """A few entries of the seed pair, written for the fixture's code; one replaces code of vLLM's."""
+    fit = [replace(patch, written_for=(source.find(site, patch.replaces).digest,)) for patch in SEED]
     monkeypatch.setattr(status_module, "PATCHES", tuple(fit))
 
 
@@ -196,6 +192,13 @@ def test_a_fork_with_other_code_under_the_same_version_is_refused_where_the_code
     assert found["full-tracebacks"].state == "refused"
     assert "is not the code that this patch was written for" in found["full-tracebacks"].reason
     assert found["prefix-caching"].state == "needed"
+
+
+def test_code_of_a_shape_that_a_probe_was_not_written_for_is_refused(site: Path) -> None:
+    (site / "vllm/v1/core/kv_cache_utils.py").write_text("class get_kv_cache_config_from_groups: ...\n")
+    row = rows(site)["kv-cache-specs"]
+    assert row.state == "refused"
+    assert "whether it is needed cannot be known: its probe raised AssertionError" in row.reason
 
 
 def test_a_fork_that_moved_what_a_probe_reads_is_refused(site: Path) -> None:
