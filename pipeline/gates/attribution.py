@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.gates.numbers import row_differences, tolerance
+from pipeline.gates.numbers import allowed, row_errors
 from pipeline.gates.report import GateReport, failed, passed
 
 GATE = "attribution"
@@ -18,65 +18,76 @@ GATE = "attribution"
 
 def check(alone: Sequence[Any], batched: Sequence[Any]) -> GateReport:
     """`alone[i]` [S, L, H] is sample i by itself, `batched[i]` [R, L, H] what the batch gave for it."""
-    allowed = [tolerance(b, a) for a, b in zip(alone, batched, strict=True)]
-    wrong = [i for i in range(len(alone)) if _own_rows(alone[i], batched[i], allowed[i]) != len(alone[i])]
-    wrong += [i for i in range(len(alone)) if i not in wrong and len(batched[i]) != len(alone[i])]
+    pairs = list(zip(alone, batched, strict=True))
+    limit = max(allowed(found, own) for own, found in pairs)
+    wrong = [i for i, (own, found) in enumerate(pairs) if not _own_rows(own, found, limit) == len(own) == len(found)]
     if not wrong:
-        worst = max(float(row_differences(b, a).max()) for a, b in zip(alone, batched, strict=True))
+        worst = max(float(row_errors(found, own).max()) for own, found in pairs)
         rows = sum(map(len, alone))
         return passed(
-            GATE, f"{len(alone)} samples ({rows} rows) alone and in a batch differ by {worst:.2g} ({max(allowed):.2g})."
+            GATE,
+            f"{len(pairs)} samples ({rows} rows) alone and in a batch differ by {worst:.1e} ({limit:.0e} allowed).",
         )
-    first = min(wrong)
-    fault, sentence = _explain(alone, first, batched[first], allowed[first])
-    return failed(GATE, fault, f"{len(wrong)} of {len(alone)} samples differ in a batch; {sentence}")
+    fault, sentence = _explain(alone, wrong[0], batched[wrong[0]], limit)
+    return failed(GATE, fault, f"{len(wrong)} of {len(pairs)} samples differ in a batch; {sentence}")
 
 
-def _explain(alone: Sequence[Any], number: int, found: Any, allowed: float) -> tuple[str, str]:
+def _explain(alone: Sequence[Any], number: int, found: Any, limit: float) -> tuple[str, str]:
     """(fault, sentence) for the first sample that is wrong."""
     own = alone[number]
     told = f"sample {number} of {len(own)} rows"
     if not len(found):
         return "shifted", f"{told} has none: others got them."
-    if len(found) == len(own) and _in_place(own, found, allowed):
-        worst = float(row_differences(found, own).max())
-        return "numbers differ", f"{told} has them in place, but they differ by {worst:.2g} ({allowed:.2g} allowed)."
-    kept = _own_rows(own, found, allowed)
+    if len(found) == len(own) and _in_place(own, found, limit):
+        worst = float(row_errors(found, own).max())
+        return "numbers differ", f"{told} has them in place, but they differ by {worst:.1e} ({limit:.0e} allowed)."
+    kept = _own_rows(own, found, limit)
+    if kept < len(found):
+        other = _holder(alone, number, found[kept], kept, limit)
+        if other is not None:
+            return "shifted", f"{told} has the rows of sample {other}."
     if kept:
         return "truncated", f"{told} ends after {kept} of its own: the others were never captured."
-    skipped = _place(own, found[0], allowed)
+    skipped = _place(own, found[0], limit)
     if skipped:
         return (
             "prefix-cache hit",
             f"{told} begins with its row {skipped}: those before came from the prefix cache and were never captured.",
         )
-    other = next((i for i, a in enumerate(alone) if i != number and _place(a, found[0], allowed) is not None), None)
-    if other is not None:
-        return "shifted", f"{told} begins with a row of sample {other}."
-    return "shifted", f"{told} begins with a row of no sample of the batch."
+    return "shifted", f"{told} begins with a row that is not its own."
 
 
-def _own_rows(own: Any, found: Any, allowed: float) -> int:
+def _own_rows(own: Any, found: Any, limit: float) -> int:
     """How many rows from the first on are the sample's own."""
     common = min(len(own), len(found))
     if not common:
         return 0
-    wrong = (row_differences(found[:common], own[:common]) > allowed).nonzero()
+    wrong = (row_errors(found[:common], own[:common]) > limit).nonzero()
     return int(wrong[0]) if len(wrong) else common
 
 
-def _place(own: Any, row: Any, allowed: float) -> int | None:
+def _holder(alone: Sequence[Any], number: int, row: Any, place: int, limit: float) -> int | None:
+    """Another sample that has this row in the same place; what precedes it may be a prefix that both have."""
+    for i, other in enumerate(alone):
+        if i != number and len(other) > place:
+            same = float(row_errors(other[place : place + 1], row.unsqueeze(0)))
+            if same <= limit:
+                return i
+    return None
+
+
+def _place(own: Any, row: Any, limit: float) -> int | None:
     """Where a row stands among a sample's; None when it is not there."""
-    differences = row_differences(own, row.unsqueeze(0))
-    place = int(differences.argmin())
-    return place if float(differences[place]) <= allowed else None
+    errors = row_errors(own, row.unsqueeze(0))
+    place = int(errors.argmin())
+    return place if float(errors[place]) <= limit else None
 
 
-def _in_place(own: Any, found: Any, allowed: float) -> bool:
+def _in_place(own: Any, found: Any, limit: float) -> bool:
     """Whether the rows that differ are still nearer to their own than to their neighbours': only the numbers differ."""
     if len(own) < 3:
         return False
-    here = row_differences(found[1:-1], own[1:-1])
-    before, after = row_differences(found[1:-1], own[:-2]), row_differences(found[1:-1], own[2:])
-    nearer = ((here < before) & (here < after))[here > allowed]
+    here = row_errors(found[1:-1], own[1:-1])
+    before, after = row_errors(found[1:-1], own[:-2]), row_errors(found[1:-1], own[2:])
+    nearer = ((here < before) & (here < after))[here > limit]
     return bool(len(nearer)) and bool(nearer.float().mean() > 0.9)

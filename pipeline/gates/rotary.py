@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.gates.numbers import row_differences, tolerance
+from pipeline.gates.numbers import allowed, row_errors
 from pipeline.gates.report import GateReport, failed, passed
 
 GATE = "rotary"
@@ -16,20 +16,20 @@ GATE = "rotary"
 
 def check(states: Any, reference: Any) -> GateReport:
     """`states` and `reference` [S, L, H], the same layers of the same tokens; S at least 2."""
-    differences = row_differences(states, reference)
-    allowed = tolerance(states, reference)
-    worst, first = float(differences.max()), float(differences[0])
-    figures = f"{worst:.2g} at most over {len(states)} rows ({allowed:.2g} allowed)"
-    if worst <= allowed:
+    errors = row_errors(states, reference)
+    limit = allowed(states, reference)
+    worst, first = float(errors.max()), float(errors[0])
+    figures = f"{worst:.1e} of their size over {len(states)} rows ({limit:.0e} allowed)"
+    if worst <= limit:
         return passed(GATE, f"The states differ from the reference by {figures}.")
-    later = float((differences[1:] > allowed).float().mean())
-    if first <= allowed and later > 0.5:
+    later = float((errors[1:] > limit).float().mean())
+    if first <= limit and later > 0.5:
         return failed(
             GATE,
             "rotary",
-            f"The first token's states are right ({first:.2g}) and {later:.0%} of the others are not: positions are "
+            f"The first token's states are right ({first:.0e}) and {later:.0%} of the others are not: positions are "
             f"rotated wrongly. They differ from the reference by {figures}.",
         )
     return failed(
-        GATE, "numbers differ", f"The states differ from the reference by {figures}, the first by {first:.2g}."
+        GATE, "numbers differ", f"The states differ from the reference by {figures}, the first by {first:.0e}."
     )

@@ -147,6 +147,16 @@ def test_an_environment_of_the_operator_s_own_that_does_not_run_is_refused() -> 
     assert caught.value.kind == "bad_settings"
 
 
+def test_a_torch_index_is_an_address_or_a_folder() -> None:
+    asked = request(pair="current")
+    for value in ("https://wheels.example/cpu", "/data/wheels"):
+        asked["settings"]["environment"] = {"current": {"torch_index": value}}
+        assert plan(asked)
+    asked["settings"]["environment"] = {"current": {"torch_index": "wheels"}}
+    with pytest.raises(Problem, match=r"environment\.current\.torch_index is 'wheels'"):
+        plan(asked)
+
+
 def refused(folder: Path, words: str) -> None:
     with pytest.raises(Problem) as caught:
         plan(request(target=str(folder)))
