@@ -54,7 +54,9 @@ class HostSettings(Section):
 class RunSettings(Section):
     host: str | None = Field(None, description="which [host.NAME] to run on; needed when there are several")
     target: str = Field(
-        "tiny", description="target model: a folder on the host, or `tiny` to have one made and trained"
+        "tiny",
+        description="target model: a folder on the host; `tiny`, `tiny-qwen3`, `tiny-deepseek-v3` or `tiny-kimi-k25` "
+        "to have one made and trained",
     )
     conversations: str = Field(
         "stdlib", description="conversations: a .jsonl file on the host, or `stdlib` for Python's own docstrings"

@@ -17,6 +17,7 @@ from pipeline import environments
 from pipeline.pairs import PAIRS, Size
 from pipeline.plan import plan
 from pipeline.problem import Problem
+from pipeline.settings import TARGETS
 
 ROOT = Path(__file__).parents[3]
 
@@ -56,6 +57,23 @@ def test_the_current_pair_has_an_environment_of_its_own() -> None:
 def test_a_run_with_a_model_of_its_own_makes_no_target(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model")
     assert "target" not in [stage["name"] for stage in plan(request(target=str(folder)))["stages"]]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_tiny_target_is_made_and_extracted_without_mla_on_a_cpu(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.stages.has_gpu", lambda: False)
+    env = {pair: {s["name"]: s["env"] for s in plan(request(target=target, pair=pair))["stages"]} for pair in PAIRS}
+    assert all("target" in stages for stages in env.values())
+    assert env["seed"]["extract"]["VLLM_MLA_DISABLE"] == "1"
+    assert "VLLM_MLA_DISABLE" not in env["current"]["extract"]
+
+
+def test_a_tiny_target_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(Problem) as caught:
+        plan(request(target="tiny-gpt"))
+    assert "one of: tiny, tiny-qwen3, tiny-deepseek-v3, tiny-kimi-k25" in caught.value.remedy
 
 
 def test_variables_of_the_operator_win_over_the_plan_s() -> None:
