@@ -8,7 +8,7 @@ import pytest
 import wheels
 
 from compat import source
-from pipeline.gates import dataset, engine_norms, loss_mask
+from pipeline.gates import aux_layers, dataset, engine_norms, loss_mask
 
 USER, ASSISTANT, MIDDLE, END, THINK, NO_THINK = 1, 2, 3, 4, 5, 6
 HEADER = (ASSISTANT, 50, MIDDLE)
@@ -74,6 +74,25 @@ def test_a_data_set_is_empty_masked_out_or_half_lost() -> None:
     assert dataset.check(3, [[0, 0], [0]]).fault == "empty masks"
     assert dataset.check(5, [row, row]).fault == "conversations lost"
     assert dataset.check(5, [row, row], least=0.3).passed
+
+
+@pytest.mark.parametrize(
+    ("ids", "outputs", "served", "passed"),
+    [
+        ((2, 4, 5, 8), (1, 3, 4, 7), None, True),
+        ((2, 4, 5, 8), (1, 3, 4, 7), (2, 4, 5), True),
+        ((1, 3, 6, 8), (0, 2, 5, 7), (1, 3, 6), True),
+        ((3, 5, 6, 8), (2, 4, 5, 7), None, False),  # speculators 0.3.0's default, served by vLLM's
+        ((2, 4, 5, 8), (1, 3, 4, 7), (3, 5, 6), False),
+        ((2, 4, 5, 8), (2, 4, 5, 7), None, False),
+        ((2, 4, 5, 7), (1, 3, 4, 6), None, False),
+    ],
+)
+def test_layers_are_held_against_their_names(
+    ids: tuple[int, ...], outputs: tuple[int, ...], served: tuple[int, ...] | None, passed: bool
+) -> None:
+    report = aux_layers.check_names(ids, outputs, 8, served)
+    assert (report.passed, report.fault) == (passed, "" if passed else "wrong layer"), report.sentence
 
 
 NORMS = {"norm_before_residual": True, "norm_before_fc": True, "norm_output": True}
