@@ -9,6 +9,7 @@ Severity = Literal["fails", "may fail", "silent"]
 SEVERITIES: tuple[Severity, ...] = ("fails", "may fail", "silent")
 
 KINDS: dict[str, str] = {
+    "stale-copy": "a copy of the callee's code that has changed there since",
     "changed-default": "a default that the caller leaves alone has another value",
     "needed-step": "a step that the callee's own driver does and the caller never does",
     "changed-return": "a result that the caller uses has another type",

@@ -17,6 +17,7 @@ from compat.drift.checks import (
     architecture,
     attributes,
     calls,
+    copies,
     defaults,
     imports,
     replacements,
@@ -46,6 +47,7 @@ CHECKS = (
     defaults.check,
     returns.check,
     steps.check,
+    copies.check,
 )
 
 

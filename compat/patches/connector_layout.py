@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from compat import source
-from compat.patch import Patch, Probe, Symptom
+from compat.patch import Patch, Probe, Sign, Symptom
 
 COPY = "hs_connectors.mooncake_hidden_states_connector.extract_from_kv_cache"
 ORIGINAL = "vllm.distributed.kv_transfer.kv_connector.v1.example_hidden_states_connector.extract_from_kv_cache"
@@ -36,4 +36,5 @@ PATCH = Patch(
     silent=True,
     gate="attribution",
     references=("vllm-project/speculators#1072",),
+    signs=(Sign("stale-copy", "extract_from_kv_cache"),),
 )

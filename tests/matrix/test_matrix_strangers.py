@@ -30,6 +30,18 @@ def test_a_caller_on_the_vllm_that_it_declares_has_nothing_that_fails(matrix: Ma
 
 
 @pytest.mark.matrix
+@pytest.mark.parametrize(
+    ("vllm", "expected"), [("0.22.1", False), ("0.27.1", False), ("0.29.0", True), ("0.32.0", True)]
+)
+def test_the_copied_reader_of_the_kv_cache_is_seen_where_the_layout_changed(
+    matrix: Matrix, vllm: str, expected: bool
+) -> None:
+    report = matrix.of_stranger(Stranger("hs-connectors", "hs_connectors", "0.7.0", vllm, "nothing"))
+    copies = [f.callee for f in report.findings if f.kind == "stale-copy"]
+    assert copies == (["extract_from_kv_cache"] if expected else [])
+
+
+@pytest.mark.matrix
 @pytest.mark.parametrize("stranger", CHOOSES, ids=lambda stranger: stranger.name)
 def test_what_is_wrong_of_a_caller_that_chooses_lies_in_what_it_chooses_from(
     matrix: Matrix, stranger: Stranger

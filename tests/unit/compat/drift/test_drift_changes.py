@@ -200,6 +200,30 @@ def test_steps_that_the_driver_newly_takes(
     assert told() == ([("may fail", "needed-step", *expected)] if expected else [])
 
 
+THEIRS = """
+def extract(cache, slots):
+    \"\"\"Rows of the cache.\"\"\"
+    size = cache.shape[1]
+    return cache[slots // size, slots % size]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('    """Rows of the cache."""\n', "", False),
+        ("(cache, slots)", "(cache: Tensor, slots: Tensor) -> Tensor", False),
+        ("cache.shape[1]", "cache.shape[2]", True),
+        ("(cache, slots)", "(cache, slots, count)", False),
+        ("    size = cache.shape[1]\n    return cache[slots // size, slots % size]", "    x = 1\n    return x", False),
+    ],
+)
+def test_a_copy_of_the_callees_code(pair: Pair, told: Callable[..., Told], old: str, new: str, expected: bool) -> None:
+    pair.put("vllm/v1/core/reader.py", THEIRS)
+    pair.put("speculators/reader.py", f"from vllm.v1.core.output import SchedulerOutput\n{THEIRS.replace(old, new)}")
+    assert told() == ([("silent", "stale-copy", "extract", "")] if expected else [])
+
+
 def test_what_did_not_fit_before_is_told_last_of_its_kind(pair: Pair, keep_facts: Callable[[], None]) -> None:
     pair.change(GENERATOR, "self.executor.execute_model(output)", "self.executor.run(output)")
     keep_facts()
