@@ -46,8 +46,8 @@ def _originals(context: Context, mine: ast.FunctionDef, packages: set[str]) -> I
 def _differs(mine: ast.FunctionDef, theirs: ast.AST) -> bool:
     """Whether two functions are one, changed: neither the same nor something else of the same name."""
     assert isinstance(theirs, ast.FunctionDef)
-    texts = ["\n".join(_body(node)) for node in (mine, theirs)]
-    return texts[0] != texts[1] and difflib.SequenceMatcher(None, *texts, autojunk=False).ratio() >= ALIKE
+    a, b = ("\n".join(_body(node)) for node in (mine, theirs))
+    return a != b and difflib.SequenceMatcher(None, a, b, autojunk=False).ratio() >= ALIKE
 
 
 def _body(node: Function) -> list[str]:
