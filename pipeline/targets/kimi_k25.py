@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pipeline.targets import deepseek_v3
@@ -17,15 +18,16 @@ PLACEHOLDER = "<|media_pad|>"
 SPECIAL = (PLACEHOLDER,)
 PREFIX = "language_model."
 """Of the language model's weights, before the names they have on their own."""
+PATCH, POSITIONS, SIZE = 14, 8, 64
 VISION = {
     "model_type": "kimi_k25_vision",
-    "patch_size": 14,
-    "init_pos_emb_height": 8,
-    "init_pos_emb_width": 8,
+    "patch_size": PATCH,
+    "init_pos_emb_height": POSITIONS,
+    "init_pos_emb_width": POSITIONS,
     "init_pos_emb_time": 4,
     "num_attention_heads": 2,
     "num_hidden_layers": 0,
-    "hidden_size": 64,
+    "hidden_size": SIZE,
     "intermediate_size": 128,
     "mm_hidden_size": SHAPE["hidden_size"],
 }
@@ -57,24 +59,21 @@ make = deepseek_v3.make
 
 
 def save(model: Any, folder: Path, shard: str) -> None:
-    inner = folder / "inner"
-    model.save_pretrained(inner, max_shard_size=shard)
-    _move_shards(inner, folder)
-    text = json.loads((inner / "config.json").read_text(encoding="utf-8"))
-    (inner / "generation_config.json").rename(folder / "generation_config.json")
-    for path in inner.iterdir():
-        path.unlink()
-    inner.rmdir()
-    placeholder = _token_id(folder, PLACEHOLDER)
+    with TemporaryDirectory(dir=folder) as inside:
+        model.save_pretrained(inside, max_shard_size=shard)
+        _save_weights(Path(inside), folder)
+        text = json.loads(Path(inside, "config.json").read_text(encoding="utf-8"))
+        Path(inside, "generation_config.json").rename(folder / "generation_config.json")
     config = {
         "architectures": ["KimiK25ForConditionalGeneration"],
         "model_type": "kimi_k25",
         "auto_map": {"AutoConfig": "configuration_kimi_k25.KimiK25Config"},
-        "dtype": text.get("dtype", "bfloat16"),
+        "dtype": text["dtype"],
         "text_config": text,
         "vision_config": VISION,
-        "media_placeholder_token_id": placeholder,
-        **{key: text[key] for key in ("eos_token_id", "pad_token_id")},
+        "media_placeholder_token_id": _token_id(folder, PLACEHOLDER),
+        "eos_token_id": text["eos_token_id"],
+        "pad_token_id": text["pad_token_id"],
     }
     processor = {
         "auto_map": {"AutoImageProcessor": "kimi_k25_vision_processing.KimiK25VisionProcessor"},
@@ -86,40 +85,42 @@ def save(model: Any, folder: Path, shard: str) -> None:
     (folder / "kimi_k25_vision_processing.py").write_text(PROCESSING, encoding="utf-8")
 
 
-def _move_shards(inner: Path, folder: Path) -> None:
-    """Writes the language model's shards again under the wrapper's names, and the vision tower's in one more."""
-    import torch
+def _save_weights(inside: Path, folder: Path) -> None:
+    """The language model's shards under the wrapper's names, and the vision tower's weights in one more."""
     from safetensors.torch import load_file, save_file
 
-    weight_map = {}
-    shards = [(path.name, load_file(path)) for path in sorted(inner.glob("*.safetensors"))]
-    named = [(name, {PREFIX + key: tensor for key, tensor in tensors.items()}) for name, tensors in shards]
-    vision = {name: tensor.to(torch.bfloat16) for name, tensor in _vision_weights().items()}
-    for name, tensors in [*named, ("vision.safetensors", vision)]:
-        save_file(tensors, folder / name, metadata={"format": "pt"})
-        weight_map.update(dict.fromkeys(tensors, name))
-    index = {"metadata": {}, "weight_map": weight_map}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    shards = {
+        path.name: {PREFIX + name: tensor for name, tensor in load_file(path).items()}
+        for path in sorted(inside.glob("*.safetensors"))
+    }
+    shards["vision.safetensors"] = _vision_weights()
+    for file, tensors in shards.items():
+        save_file(tensors, folder / file, metadata={"format": "pt"})
+    places = {name: file for file, tensors in shards.items() for name in tensors}
+    index = json.dumps({"metadata": {}, "weight_map": places})
+    (folder / "model.safetensors.index.json").write_text(index, encoding="utf-8")
 
 
 def _vision_weights() -> dict[str, Any]:
+    """Of a tower without a layer, and of the projector behind it: name → tensor, all zero but the norms."""
     import torch
 
-    size, patch, merged = 64, 14, 64 * 2 * 2
-    height = width = 8
-    return {
-        "vision_tower.patch_embed.proj.weight": torch.zeros(size, 3, patch, patch),
-        "vision_tower.patch_embed.proj.bias": torch.zeros(size),
-        "vision_tower.patch_embed.pos_emb.weight": torch.zeros(height, width, size),
-        "vision_tower.encoder.final_layernorm.weight": torch.ones(size),
-        "vision_tower.encoder.final_layernorm.bias": torch.zeros(size),
-        "mm_projector.pre_norm.weight": torch.ones(size),
-        "mm_projector.pre_norm.bias": torch.zeros(size),
-        "mm_projector.proj.0.weight": torch.zeros(merged, merged),
-        "mm_projector.proj.0.bias": torch.zeros(merged),
-        "mm_projector.proj.2.weight": torch.zeros(SHAPE["hidden_size"], merged),
-        "mm_projector.proj.2.bias": torch.zeros(SHAPE["hidden_size"]),
+    merged = SIZE * 2 * 2  # four patches become one token
+    shapes = {
+        "vision_tower.patch_embed.proj.weight": (SIZE, 3, PATCH, PATCH),
+        "vision_tower.patch_embed.proj.bias": (SIZE,),
+        "vision_tower.patch_embed.pos_emb.weight": (POSITIONS, POSITIONS, SIZE),
+        "vision_tower.encoder.final_layernorm.weight": (SIZE,),
+        "vision_tower.encoder.final_layernorm.bias": (SIZE,),
+        "mm_projector.pre_norm.weight": (SIZE,),
+        "mm_projector.pre_norm.bias": (SIZE,),
+        "mm_projector.proj.0.weight": (merged, merged),
+        "mm_projector.proj.0.bias": (merged,),
+        "mm_projector.proj.2.weight": (SHAPE["hidden_size"], merged),
+        "mm_projector.proj.2.bias": (SHAPE["hidden_size"],),
     }
+    fill = {name: 1.0 if name.endswith("norm.weight") else 0.0 for name in shapes}
+    return {name: torch.full(shape, fill[name], dtype=torch.bfloat16) for name, shape in shapes.items()}
 
 
 def _token_id(folder: Path, token: str) -> int:

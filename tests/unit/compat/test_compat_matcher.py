@@ -24,8 +24,6 @@ NEVER_MET = {
     "eos-token-id",
     "hidden-states-lock",
     "full-tracebacks",
-    "eagle3-gate",
-    "wrapped-language-model",
     "request-starvation",
 }
 """Failures of releases, hardware or targets that were only read, never run."""
