@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from textual.widgets import Input
 
 from console.app import EyasApp
 from console.widgets.logview import LogView
+from remote.agent.log_findings import KEEP_EVERY
 from remote.session import HostSession
 
 pytestmark = pytest.mark.openssh
@@ -135,3 +137,29 @@ async def test_reading_all_over_a_large_log_moves_little_of_it(
         print(f"\n{found}, in all {reader.proxy.forwarded} bytes of {log.stat().st_size}")
         assert max(found.values()) < 300_000
         assert reader.proxy.forwarded < log.stat().st_size / 100
+
+
+async def test_who_connects_again_does_not_read_the_log_anew(server: OpenSSHServer, host: FakeHost, log: Path) -> None:
+    state = log.with_name("reader.state")
+
+    def kept() -> int:
+        return int(json.loads(state.read_bytes().partition(b"\n")[0])["offset"]) if state.exists() else 0
+
+    async with reading(server, host) as reader:
+        await reader.until(lambda: kept() >= 3 * KEEP_EVERY, "a state near the end")
+        first = sum(map(bytes_read, server.commands()))
+    async with reading(server, host) as reader:
+        await reader.until(lambda: "ValueError: in the middle" in screen_text(reader.app), "the error")
+        second = sum(map(bytes_read, server.commands()))
+    print(f"\nthe first agent read {first} bytes, the second {second}")
+    assert first > 3 * KEEP_EVERY
+    assert second < 1.5 * KEEP_EVERY
+
+
+def screen_text(app: EyasApp) -> str:
+    return "\n".join("".join(part.text for part in row) for row in app.screen._compositor.render_strips())
+
+
+def bytes_read(pid: int) -> int:
+    """What a process has asked to read so far."""
+    return int(re.findall(r"rchar: (\d+)", Path(f"/proc/{pid}/io").read_text())[0])
