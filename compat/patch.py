@@ -128,6 +128,8 @@ class PatchStatus:
     vllm: str = ""
     since: str = ""
     """Both ranges in words."""
+    symptoms: tuple[str, ...] = ()
+    """How it shows itself, in words with the patterns that it is known by."""
     cause: str = ""
     mend: str = ""
     where: Where = "driver"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Protocol
 from compat import environment, own_code, source
 from compat.catalogue import PATCHES
 from compat.environment import Environment
-from compat.patch import Patch, PatchStatus, State, Switches
+from compat.patch import Patch, PatchStatus, State, Switches, Symptom
 from compat.switches import Switch, switch_of
 from compat.versions import at_edge, in_words, within
 
@@ -144,6 +145,7 @@ def _one(patch: Patch, found: Environment, switch: Switch) -> PatchStatus:
         speculators=patch.speculators,
         vllm=patch.vllm,
         since=f"speculators {in_words(patch.speculators)}; vLLM {in_words(patch.vllm)}",
+        symptoms=tuple(_shown(symptom) for symptom in patch.symptoms),
         cause=patch.cause,
         mend=patch.mend,
         where=patch.where,
@@ -159,6 +161,20 @@ def _one(patch: Patch, found: Environment, switch: Switch) -> PatchStatus:
         references=patch.references,
         risk=patch.risk,
     )
+
+
+def _shown(symptom: Symptom) -> str:
+    """`AssertionError in cache_full_blocks, at ‹assert len(block_hashes)›, below schedule`."""
+    parts = [symptom.exception + (f" in {symptom.innermost}" if symptom.innermost else "")]
+    parts += [f"with the message ‹{_readable(symptom.message)}›"] if symptom.message else []
+    parts += [f"at ‹{_readable(symptom.source)}›"] if symptom.source else []
+    parts += [f"below {', '.join(symptom.functions)}"] if symptom.functions else []
+    return ", ".join(parts)
+
+
+def _readable(pattern: str) -> str:
+    """A regular expression with what it escapes as plain text; what may vary stays as it is."""
+    return re.sub(r"\\([^\w\s])", r"\1", pattern.strip("^$"))
 
 
 def _replaced(patch: Patch, site: Path | None) -> tuple[source.Code | None, str]:

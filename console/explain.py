@@ -45,6 +45,7 @@ def paragraphs(patch: PatchStatus, run: RunView | None) -> Iterator[Paragraph]:
         "only for": f"targets of the types {', '.join(patch.architectures)}" if patch.architectures else "",
         "what to do instead" if patch.advice else "what mends it": patch.mend,
         "risk": patch.risk,
+        "shows as": "\n".join(patch.symptoms),
         "the story": patch.story,
         "in this run": "\n".join(_in_run(patch, run)),
         "references": "\n".join(patch.references),

@@ -110,7 +110,8 @@ def tracebacks_json(
     ran = as_ran(patches, stage, attempt)
     entries = []
     for traceback in findings.tracebacks:
-        matches = match(traceback.exception_type, traceback.message, traceback.frames, ran)
+        told_below = traceback.wrapper and traceback.caused_by is not None
+        matches = () if told_below else match(traceback.exception_type, traceback.message, traceback.frames, ran)
         entry = to_wire(traceback)
         entry["headline"] = traceback.headline
         entry["innermost"] = to_wire(traceback.innermost)

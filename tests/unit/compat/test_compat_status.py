@@ -138,6 +138,15 @@ def test_the_command_refuses_bad_input_with_one_sentence(arguments: list[str]) -
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+def test_symptoms_are_told_in_words_with_their_patterns_made_readable(fitting: Path) -> None:
+    row = by_id(status(fitting, Switches(), {}))["kv-cache-specs"]
+    assert row.symptoms == ("TypeError, with the message ‹unexpected keyword argument 'kv_cache_specs'›",)
+    scheduler = by_id(status(fitting, Switches(), {}))["scheduler-block-size"].symptoms[0]
+    assert "‹Scheduler.__init__() missing 1 required" in scheduler
+    prefix = by_id(status(fitting, Switches(), {}))["prefix-caching"].symptoms
+    assert any(shown.startswith("AssertionError in cache_full_blocks, at ‹assert len(") for shown in prefix)
+
+
 def test_advice_has_no_switch_and_no_code_to_refuse(fitting: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     advice = tuple(replace(patch, apply=None, written_for=()) for patch in status_module.PATCHES)
     monkeypatch.setattr(status_module, "PATCHES", advice)

@@ -342,6 +342,7 @@ PATCHES = (
         cause="speculators 0.3.0 makes Request objects without a block hasher, while prefix caching is on by default "
         "since vLLM 0.12: the scheduler asserts that full blocks have hashes.",
         mend="Builds the engine's cache configuration with enable_prefix_caching=False.",
+        symptoms=("AssertionError in cache_full_blocks, at ‹assert len(request.block_hashes) >= num_full_blocks›",),
         since="speculators 0.3.0 only; vLLM since 0.12, before 0.17",
         story="It gave the requests a block hasher instead, which silences the assertion and shifts rows.",
         digest="9f3c2d" * 10 + "0000",

@@ -65,6 +65,7 @@ def hostile_session() -> FakeSession:
             reason=EVIL,
             cause=EVIL,
             since=EVIL,
+            symptoms=(EVIL, EVIL),
             story=EVIL,
             gate=EVIL,
             digest=EVIL,
