@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +109,9 @@ class Library:
                 self.unreadable[file] = f"cannot be read: {error.strerror}"
                 return UNKNOWN
             try:
-                return Module(dotted, file, ast.parse(text), path.name == "__init__.py")
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # a later Python's word on an earlier one's escapes
+                    return Module(dotted, file, ast.parse(text), path.name == "__init__.py")
             except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
                 line = getattr(error, "lineno", None)
                 where = f"line {line}: " if line else ""
