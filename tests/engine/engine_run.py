@@ -80,11 +80,20 @@ class Run:
         finally:
             process.kill()
 
-    def script(self, name: str, *arguments: str) -> str:
+    def script(self, name: str, *arguments: str, status: int = 0) -> str:
         """Runs a script of this folder in the environment of the extract stage, and returns its output."""
         stage = self.plan["extract"]
         command = [stage["argv"][0], str(ROOT / "tests" / "engine" / name), *arguments]
         env = {**os.environ, **stage["env"]}
-        done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=self.folder, timeout=TIMEOUT)
-        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=env,
+            cwd=self.folder,
+            timeout=TIMEOUT,
+        )
+        assert done.returncode == status, done.stdout[-8000:]
         return done.stdout

@@ -1,6 +1,7 @@
 """Run in the current pair's environment: extracts with vLLM's own connector and compares with transformers.
 
-`native.py TARGET TENSOR_PARALLEL [PATCH THAT IS OFF…]` prints `RESULT {batch: {"rows", "expected", "diff", "size"}}`.
+`native.py TARGET TENSOR_PARALLEL [PATCH THAT IS OFF…]` prints `RESULT {"limit", "batches": {batch: {"rows", "expected",
+"diff", "size", "fault", "sentence"}}}`; the last two are what the gate `rotary` says of its longest sample.
 """
 
 from __future__ import annotations
@@ -37,16 +38,21 @@ def main() -> None:
         states = {name: engine.generate(prompts) for name, prompts in batches().items()}
     from reference import Reference
 
+    from pipeline.gates import rotary
+
     reference = Reference(target, [k - 1 for k in IDS])
     result = {}
     for name, prompts in batches().items():
         pairs = [(s, reference.forward(p)[0]) for s, p in zip(states[name], prompts, strict=True)]
+        verdict = rotary.check(*max(pairs, key=lambda pair: len(pair[0])))
         result[name] = {
             "tokens": sum(map(len, prompts)),
             "rows": [len(s) for s, _ in pairs],
             "expected": [len(p) for p in prompts],
             "size": [max(float(r[:, k].abs().max()) for _, r in pairs) for k in range(len(IDS))],
             "diff": [max(float((s[:, k] - r[:, k]).abs().max()) for s, r in pairs) for k in range(len(IDS))],
+            "fault": verdict.fault,
+            "sentence": verdict.sentence,
         }
     print("RESULT " + json.dumps({"limit": limit, "batches": result}), flush=True)
 
