@@ -29,6 +29,7 @@ TOKENS = (
     b"Floating point exception",
     b"terminate called",
     b"what():",
+    b"Sanitizer: ",
     b"DataLoader worker",
     b"Assertion `",
     b"FAILED",
@@ -134,6 +135,8 @@ RULES = tuple(
             SEGV,
         ),
         ("segfault", _SHELL + r"Segmentation fault", 11, 139, SEGV),
+        ("segfault", r"==(?P<pid>\d+)==ERROR: AddressSanitizer: SEGV", 11, None, SEGV),
+        ("abort", r"==(?P<pid>\d+)==ERROR: \w+Sanitizer: ", None, None, ABORT),
         ("bus_error", r"Fatal Python error: Bus error|zsh: bus error|" + _SRUN + "Bus error", 7, None, SHM),
         ("bus_error", _SHELL + r"Bus error", 7, 135, SHM),
         ("stack_overflow", r"Fatal Python error: .{0,80}Cannot recover from stack overflow", 6, None, RECURSION),
@@ -172,7 +175,8 @@ RULES = tuple(
         ("ray_oom", r"(?:ray\.exceptions\.)?OutOfMemoryError: Task was killed due to the node", None, None, MEMORY),
         (
             "ray_worker_died",
-            r"A worker died or was killed while executing a task(?:.{0,800}?Worker PID: (?P<pid>\d+))?",
+            r"(?:.{0,100} -- )?A worker died or was killed while executing a task"
+            r"(?:.{0,800}?Worker PID: (?P<pid>\d+))?",
             None,
             None,
             WORKER,

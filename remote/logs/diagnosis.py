@@ -23,6 +23,8 @@ _WRAPPER_TYPES = frozenset(
         "BaseExceptionGroup",
     }
 )
+_QUOTE_TRACEBACKS = frozenset({"ChildFailedError", "ProcessRaisedException"})
+"""Wrappers whose message can hold the traceback that they are about."""
 _WRAPPER_MESSAGES = re.compile(
     r"Worker failed with error |Engine core initialization failed|WorkerProc initialization failed"
     r"|Engine process failed to start|Engine loop is not running|Background loop has errored already"
@@ -30,10 +32,24 @@ _WRAPPER_MESSAGES = re.compile(
 )
 _QUOTED = re.compile(r"Worker failed with error '(?P<message>.*)', please check the stack trace", re.DOTALL)
 _KILLED_CHILD = re.compile(r"died with <Signals\.|non-zero exit status 13[2-9]")
+_CANCELLED = "CancelledError"
+"""What a task raises that was stopped: the chain's next exception says why."""
 _AFTERMATH = frozenset(
-    {"KeyboardInterrupt", "SystemExit", "BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError", "EOFError"}
+    {
+        "KeyboardInterrupt",
+        "SystemExit",
+        "BrokenPipeError",
+        "ConnectionResetError",
+        "ConnectionRefusedError",
+        "EOFError",
+        _CANCELLED,
+    }
 )
 """What processes raise because another one is gone."""
+_PEER_IS_GONE = re.compile(
+    r".*(?:remote process exited|ncclRemoteError|[Cc]onnection (?:closed|reset) by (?:remote )?peer)", re.DOTALL
+)
+"""The same, in the words of NCCL and Gloo."""
 
 _ROOT_FATALS = (
     "xid",
@@ -110,7 +126,9 @@ def _is_wrapper(error: Error) -> bool:
 
 def _suspect(error: Error) -> bool:
     """Whether the error can be a root cause rather than an effect of the process going down."""
-    return not error.first.secondary and _name(error) not in _AFTERMATH
+    if error.first.secondary or _name(error) in _AFTERMATH:
+        return False
+    return not (_name(error) in ("DistBackendError", "RuntimeError") and _PEER_IS_GONE.match(error.message))
 
 
 def _cause_of(place: int, ordered: list[Error], wrapper: list[bool]) -> int | None:
@@ -129,6 +147,8 @@ def _cause_of(place: int, ordered: list[Error], wrapper: list[bool]) -> int | No
     if _name(error).endswith("ExceptionGroup") and (members or effects):
         return (members or effects)[0]
     likely = [other for other in earlier if _suspect(ordered[other])]
+    if not likely and _name(error) in _QUOTE_TRACEBACKS:
+        likely = [other for other in plain if _suspect(ordered[other])]
     if _name(error) == "RuntimeError" and "DataLoader" in error.message:
         return None  # it names a process that died; what else is in the log is not about that
     return _deepest(ordered, likely[0]) if likely else None
@@ -139,7 +159,7 @@ def _deepest(ordered: list[Error], place: int) -> int:
     seen = {place}
     while (cause := ordered[place].cause) is not None and cause in ordered:
         lower = ordered.index(cause)
-        if lower in seen or _is_wrapper(cause):
+        if lower in seen or _is_wrapper(cause) or _name(cause) == _CANCELLED:
             break
         place = lower
         seen.add(place)

@@ -14,7 +14,10 @@ _PLAIN = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 def may_hold(text: str) -> bool:
-    return ("Traceback (most recent call last):\\n" in text) or ('File \\"' in text and "\\n" in text)
+    """Whether escaped line ends, or a list of lines, can hide a traceback."""
+    if "\\n" in text:
+        return "Traceback (most recent call last):\\n" in text or 'File \\"' in text
+    return '"Traceback (most recent call last):"' in text
 
 
 def unwrap(text: str) -> str | None:
@@ -59,6 +62,8 @@ def _gather(value: object, found: list[str]) -> None:
     elif isinstance(value, dict):
         for item in value.values():
             _gather(item, found)
+    elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+        _gather("\n".join(item.rstrip("\n") for item in value), found)
     elif isinstance(value, list):
         for item in value:
             _gather(item, found)

@@ -27,6 +27,9 @@ from remote.logs.prefixes import Origin
 __all__ = ["TOKENS", "FatalReader"]
 
 MAX_FATAL = 200
+_TIME = re.compile(
+    r"\[?(?:\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d )\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+\-]\d\d:?\d\d)?\]? (?:\| )?"
+)
 _TABLE = re.compile(r"(?P<script>\S+) FAILED$")
 _TABLE_FIELD = re.compile(r"  (?P<name>rank|exitcode) +: (?P<value>-?\d+)(?:.*\(pid: (?P<pid>\d+)\))?")
 _WHAT = re.compile(r" *what\(\): +(?P<message>.+)")
@@ -71,6 +74,8 @@ class FatalReader:
         return self._fault is not None or self._table is not None
 
     def read(self, origin: Origin, text: str, line: int) -> None:
+        time = _TIME.match(text)
+        text = text[time.end() :] if time else text
         for rule in RULES:
             if match := rule.pattern.match(text):
                 self._rule(rule, match, origin, text, line)

@@ -13,6 +13,7 @@ MAX_ERRORS = 1000
 """Different errors kept of one log; beyond it those in the middle are given up, the first and the last stay."""
 
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]*\d[0-9a-f\-]*\b|\d+")
+_UNITS = re.compile(r"\b(?:[KMGT]i?B|bytes)\b")
 _RANKED = re.compile(r"(?:TP|PP|DP|EP|rank|^\D*_)\d+")
 
 
@@ -92,7 +93,7 @@ class Fold:
         signature = (
             raw.exception_type,
             tuple((frame.file, frame.line, frame.function) for frame in frames),
-            _NUMBERS.sub("N", raw.message[0]) if raw.message else "",
+            _UNITS.sub("B", _NUMBERS.sub("N", raw.message[0])) if raw.message else "",
             cause.number if cause else None,
             raw.truncated,
         )

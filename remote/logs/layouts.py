@@ -17,6 +17,8 @@ RAY_HEADER = re.compile(r"ray::[\w.<>]{1,200}\(\) \(pid=\d+, ip=.*\)$")
 """Ray writes this in place of a header, where a worker's exception is raised again in the process that asked."""
 SECONDARY = ("Exception ignored ", "Error in atexit.", "Error in sys.excepthook:", "--- Logging error ---")
 """What Python prints before the traceback of a finaliser, an exit handler or a log call."""
+STACKS = ("Stack (most recent call last):", "Call stack:")
+"""What stands before frames that only show where a log call was made."""
 REPEATED = re.compile(r"\s*\[Previous line repeated (\d+) more times?\]$")
 MARKS = re.compile(r"\s*[~^]+[~^ ]*$")
 
@@ -73,10 +75,20 @@ def exception_line(text: str) -> tuple[str, str | None] | None:
 class Body:
     """Collects the frames of one traceback; a subclass knows how its layout prints them."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: int | None = 0) -> None:
+        """`base`: the indentation of the whole; None where only its first frame will show it."""
         self.frames: list[Frame] = []
         self.place: tuple[str, int] | None = None
         """File and line that a SyntaxError is about, which is no frame."""
+        self.base = base
+
+    def unindent(self, text: str) -> str | None:
+        """`text` without the indentation of the whole; None when it has less."""
+        if self.base is None:
+            self.base = max(text.find('File "') - 2, 0) if text[:1] == " " else 0
+        if not self.base:
+            return text
+        return text[self.base :] if not text[: self.base].strip() else None
 
     def add(self, text: str) -> bool:
         """Take one line; False when it is not part of the frames."""
@@ -89,19 +101,12 @@ class Body:
 
 
 class PlainBody(Body):
-    """Python's own layout, 3.9 to 3.14. `base` is the indentation of the header."""
+    """Python's own layout, 3.9 to 3.14."""
 
-    def __init__(self, base: int = 0) -> None:
-        super().__init__()
-        self.base = base
+    def __init__(self, base: int | None = 0) -> None:
+        super().__init__(base)
         self.flush = False
         """A paste lost all indentation: frames and source lines stand at the margin."""
-
-    def unindent(self, text: str) -> str | None:
-        """`text` without the header's indentation; None when it has less."""
-        if not self.base:
-            return text
-        return text[self.base :] if not text[: self.base].strip() else None
 
     def add(self, text: str) -> bool:
         text = _mended(text)
@@ -116,7 +121,7 @@ class PlainBody(Body):
             self.frames.append(Frame(frame["file"], int(frame["line"]), frame["function"]))
         elif place := SYNTAX_PLACE.match(text):
             self.place = place["file"], int(place["line"])
-        elif not (REPEATED.match(text) or self.place or text.startswith('  File "')):
+        elif not (REPEATED.match(text) or MARKS.match(text) or self.place or text.startswith('  File "')):
             # Marks and further lines of the statement come after the frame's first source line.
             self._source(text)
         return True
@@ -131,8 +136,8 @@ class PlainBody(Body):
 class BoxBody(Body):
     """Rich's box; long paths are wrapped, so a frame can take two lines."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, base: int) -> None:
+        super().__init__(base)
         self._path = ""
 
     def add(self, text: str) -> bool:

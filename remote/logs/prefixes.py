@@ -89,8 +89,11 @@ def read_line(text: str) -> Line:
             rank = match["rank"] or match["mpi"]
             label = f"rank{rank}" if rank else f"default{match['slot']}"
             origin = Origin(f"{key}[{label}]", label, None, int(rank) if rank else None)
-            if origins:  # the process prefix names the worker already; the rank only keeps its streams apart
+            if origins and not (rank and (origins[-1].label or "").startswith("default")):
+                # The process prefix names the worker already; the rank only keeps its streams apart.
                 origins[-1] = origins[-1]._replace(key=origins[-1].key + origin.key)
+            elif origins:  # torchrun's slot on its node says less than the rank
+                origins[-1] = origin._replace(key=origins[-1].key + origin.key)
             else:
                 origins.append(origin)
         elif not origins and (match := _TRANSPORT.match(text, position)):

@@ -32,6 +32,7 @@ _KINDS = (
     (re.compile(r"Extracting hidden states"), "hidden_state_extraction"),
     (re.compile(r"(?:Training )?Epoch\b"), "training_epoch"),
 )
+_LEADS = re.compile(r"[\]|:>] ")
 _LABEL_NOISE = re.compile(r"avail_mem=\S+ GB|bs=\d+|num_tokens=\d+")
 """What sglang changes in a bar's label from step to step."""
 _ONE_AT_A_TIME = frozenset({"training_epoch", "dataset_map"})
@@ -160,7 +161,7 @@ def read_bar(text: str, worker: str | None = None) -> Progress | None:
     done, total = _count(groups["done"]), _count(groups.get("total"))
     percent = int(groups["percent"]) if groups.get("percent") else _percent(done, total)
     return Progress(
-        kind=next((kind for pattern, kind in _KINDS if pattern.match(label)), "generic_tqdm"),
+        kind=_kind(label),
         done=done,
         total=total,
         percent=percent,
@@ -170,6 +171,15 @@ def read_bar(text: str, worker: str | None = None) -> Progress | None:
         label=label[-120:],
         worker=worker,
     )
+
+
+def _kind(label: str) -> str:
+    """By the label's first words, or by those behind what a logger or a shipper put there."""
+    for start in (0, *(lead.end() for lead in _LEADS.finditer(label))):
+        for pattern, kind in _KINDS:
+            if pattern.match(label, start):
+                return kind
+    return "generic_tqdm"
 
 
 def _count(text: str | None) -> int | None:

@@ -30,7 +30,7 @@ IDLE_LINES = 4096
 IDLE_MESSAGE_LINES = 256
 """The same for further lines of its message: they were written together with the first."""
 
-_STARTS = ("Traceback (most recent", '  File "', *layouts.SECONDARY, "Exception in thread")
+_STARTS = ("Traceback (most recent", '  File "', *layouts.SECONDARY, *layouts.STACKS, "Exception in thread")
 """What a stream's first line of interest holds."""
 _SHAPES = Shapes(signs.TOKENS, woven=signs.WOVEN, bar=signs.BAR)
 """Shared by all readers: it remembers sentences, not logs."""
@@ -240,7 +240,7 @@ class LogReader:
 
     def _line(self, segment: Segment, borne: int) -> None:
         text = clean(segment.data)
-        if b"\\n" in segment.data and embedded.may_hold(text):
+        if b'"' in segment.data and embedded.may_hold(text):
             self._embedded(text, segment)
         text = embedded.unwrap(text) or text
         line = self._wrapping.read(text)

@@ -25,6 +25,8 @@ TOKENS: dict[int, tuple[bytes, ...]] = {
         b"Error in atexit.",
         b"Error in sys.excepthook:",
         b"--- Logging error ---",
+        b"Stack (most recent call last):",
+        b"Call stack:",
         b" the above exception",
         b"The above exception",
         b"ray::",

@@ -14,7 +14,7 @@ MAX_FRAMES = 2000
 MAX_MESSAGE_LINES = 200
 MAX_SCRIPT = 400
 MAX_STRAY_LINES = 8
-"""So many lines that fit nowhere end a traceback that was never finished."""
+"""So many lines in a row that fit nowhere end a traceback that was never finished."""
 
 _SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
 _LOG_LINE = re.compile(
@@ -146,9 +146,13 @@ class Stream:
             if len(self._script) < MAX_SCRIPT:
                 self._script.append(text)
             self._frames(text)
+        elif self._state == "stack" and text[:1].isspace():
+            pass
         elif not (self._state == "message" and self._message(text)) and not (
             self._state == "syntax" and self._syntax(text)
         ):
+            if self._state == "stack":
+                self._state = "idle"
             self._idle(origin, hint, level, text, line, offset)
         self._record_goes_on = goes_on
 
@@ -171,9 +175,9 @@ class Stream:
             return None
         if match := layouts.HEADER.match(text):
             before = match["before"]
-            return before.strip(), PlainBody(0 if before.strip() else len(before)), bool(match["group"])
+            return before.strip(), PlainBody(None if before.strip() else len(before)), bool(match["group"])
         if layouts.BOX_HEADER.match(text):
-            return "", BoxBody(), False
+            return "", BoxBody(len(text) - len(text.lstrip())), False
         if match := layouts.NOTEBOOK_HEADER.match(text):
             return "", NotebookBody(match["type"]), False
         return None
@@ -223,6 +227,9 @@ class Stream:
     def _idle(self, origin: Origin, hint: str | None, level: str, text: str, line: int, offset: int) -> None:
         if not text:
             return
+        if text.endswith(layouts.STACKS):
+            self._state = "stack"
+            return
         if text.startswith((*layouts.SECONDARY, "Exception in thread")):
             # A thread's death is a failure of its own; what a finaliser raises is not.
             self._secondary = not text.startswith("Exception in")
@@ -262,12 +269,14 @@ class Stream:
         raw = self._raw
         assert raw is not None
         body = raw.body
-        if isinstance(body, PlainBody):
-            inner = body.unindent(text)
-            if inner is None:
-                return self._strayed()
-            text = inner
-        if not text or (len(body.frames) < MAX_FRAMES and body.add(text)) or text[:1].isspace():
+        inner = body.unindent(text)
+        if inner is None:
+            return self._strayed()
+        text = inner
+        if not text:
+            return None
+        if (len(body.frames) < MAX_FRAMES and body.add(text)) or text[:1].isspace():
+            self._stray = 0
             return None
         if text.strip() in layouts.CHAINS:
             self._break_off()
@@ -288,7 +297,7 @@ class Stream:
         assert raw is not None
         if layouts.MARKS.match(text) and layouts.RAY_HEADER.search(raw.message[0]):
             return True  # the marks that Python puts under the frames are left of frames that Ray took out
-        inner = raw.body.unindent(text) if isinstance(raw.body, PlainBody) else text
+        inner = raw.body.unindent(text)
         if inner is None or inner.strip() in layouts.CHAINS or not self._continues(raw, inner):
             self._close()
             return False

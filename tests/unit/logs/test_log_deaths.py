@@ -41,6 +41,13 @@ def one(text: str) -> Fatal:
          "segfault", 11, None, None),
         ("[rank2]:[E909 08:45:31.97 ProcessGroupNCCL.cpp:1870] [PG ID 0 PG GUID 0 Rank 2] Received a dump signal due "
          "to a collective timeout from this local rank and we will try our best", "nccl_timeout", None, None, None),
+        ("==42==ERROR: AddressSanitizer: SEGV on unknown address 0x000 (pc 0x7f T0)", "segfault", 11, None, 42),
+        ("2025-10-02 10:11:00 Fatal Python error: Bus error", "bus_error", 7, None, None),
+        ("Oct  2 10:11:00 terminate called after throwing an instance of 'c10::Error'",
+         "cpp_terminate", None, None, None),
+        ("2024-04-02 16:24:19,702\tWARNING worker.py:1986 -- A worker died or was killed while executing a task by an "
+         "unexpected system error. Worker PID: 37880 Worker exit type: SYSTEM_ERROR",
+         "ray_worker_died", None, None, 37880),
         ("srun: error: gpu01: task 0: Segmentation fault (core dumped)", "segfault", 11, None, None),
         ("container exited with code 139", "segfault", 11, 139, None),
         ("Illegal instruction (core dumped)", "illegal_instruction", 4, 132, None),

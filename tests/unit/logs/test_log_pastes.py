@@ -74,3 +74,21 @@ def test_a_header_right_behind_a_bar_begins_a_traceback() -> None:
 def test_a_failed_log_call_is_not_why_the_run_failed() -> None:
     log_call = PLAIN.replace("AssertionError", "TypeError: not all arguments converted").replace("line 238", "line 9")
     assert read(f"--- Logging error ---\n{log_call}Message: 'a'\nArguments: (1,)\n{PLAIN}").root_cause == 1
+
+
+def test_a_web_consoles_own_lines_between_do_not_end_a_traceback() -> None:
+    text = "".join(f"2026-03-18 05:25:02\n\n2855e530…vdumckda\n{line}\n" for line in PLAIN.splitlines())
+    assert only(read(text)).frames == only(read(PLAIN)).frames
+
+
+def test_a_box_inside_a_log_table_ends_at_its_indentation() -> None:
+    box = (
+        "╭─ Traceback (most recent call last) ─╮",
+        "│ /w/gen.py:12 in main                 │",
+        "│ ❱ 12 │   go()                        │",
+        "╰──────────────────────────────────────╯",
+        "ValueError: x",
+    )
+    lines = "".join(f"{'':20}{line}{'':16}\n" for line in box)
+    traceback = only(read(f"[10:00:01] ERROR    failed                train.py:33\n{lines}"))
+    assert (traceback.exception_type, traceback.message, len(traceback.frames)) == ("ValueError", "x", 1)

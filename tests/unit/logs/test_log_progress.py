@@ -24,6 +24,8 @@ SHARDS = "Loading safetensors checkpoint shards:  25% Completed | 16/64 [04:31<1
         ("Extracting:   0%|          | 0/10 [00:00<?, ?it/s]", "generic_tqdm", 0, 10, 0, None, 0),
         ("Map (num_proc=32):   1%|▏   | 1000/68000 [00:04<04:48, 232.4 examples/s]",
          "dataset_map", 1000, 68000, 1, 288, 4),
+        (f"[pod/vllm-0/server] {SHARDS}", "safetensors_shards", 16, 64, 25, 814, 271),
+        (f"2025-10-02 10:11:00 | INFO | {SHARDS}", "safetensors_shards", 16, 64, 25, 814, 271),
         ("Generating train split: 12000 examples [00:01, 9011.22 examples/s]",
          "dataset_map", 12000, None, None, None, 1),
         ("Epoch 1/10:   1%| | 12/1200 [1:35:01<2 days, 1:00:22,  11.02s/it]",

@@ -24,6 +24,7 @@ FAILED = PLAIN.replace("AssertionError", "ValueError: boom")
         ("(Worker pid=3) (Worker_TP0 pid=3) x", "Worker_TP0", 3, "x"),
         ("(EngineCore_DP0 pid=3) (RayWorkerWrapper pid=8, ip=192.0.2.1) x", "RayWorkerWrapper", 8, "x"),
         ("[rank3]:   File", "rank3", None, "  File"),
+        ("[default1]:[rank9]:   File", "rank9", None, "  File"),
         ("Aug 19 18:34:30 host vllm[87]: (APIServer pid=87)  y", "APIServer", 87, " y"),
         ("(head, rank=0, pid=3344) x", "head", 3344, "x"),
         ("(ServeReplica:default:VLLM pid=24) x", "ServeReplica:default:VLLM", 24, "x"),
@@ -56,6 +57,12 @@ def test_the_same_error_of_many_workers_is_one_finding() -> None:
 def test_messages_that_differ_in_numbers_only_are_the_same_error() -> None:
     logs = [logged(f"W_{n} pid={n}", PLAIN.replace("AssertionError", f"KeyError: 'req-{n}7f'")) for n in (1, 2)]
     assert only(read("".join(logs))).workers == ("W_1", "W_2")
+
+
+def test_messages_that_differ_in_units_only_are_the_same_error() -> None:
+    told = [f"torch.OutOfMemoryError: Tried to allocate {size}. GPU 0 has" for size in ("1.91 GiB", "940.00 MiB")]
+    logs = [logged(f"W_{n} pid={n}", PLAIN.replace("AssertionError", text)) for n, text in enumerate(told)]
+    assert only(read("".join(logs))).workers == ("W_0", "W_1")
 
 
 def test_different_errors_at_one_place_stay_apart() -> None:

@@ -104,3 +104,9 @@ def test_a_traceback_beside_the_message_of_a_json_record_is_read(key: str) -> No
     record = json.dumps({"levelname": "ERROR", "message": "epoch failed", key: PLAIN.rstrip()})
     traceback = only(read(record + "\n"))
     assert (traceback.exception_type, len(traceback.frames), traceback.line) == ("AssertionError", 2, 1)
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_traceback_as_a_list_of_lines_is_read(end: str) -> None:
+    record = json.dumps({"level": "error", "stack": [line + end for line in PLAIN.splitlines()]})
+    assert only(read(record + "\n")).frames == only(read(PLAIN)).frames
