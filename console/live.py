@@ -8,7 +8,6 @@ patches never holds up a stop.
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 import uuid
@@ -19,6 +18,7 @@ from typing import Any, Literal, Protocol
 from console import store
 from console.browsing import Browser
 from console.errors import UserError, words_of
+from console.lane import Lane
 from console.logwindow import LogKey, LogWindow
 from console.store import LinkLike, Snapshot
 from remote import protocol
@@ -63,28 +63,6 @@ class ProjectLike(Protocol):
     def host(self) -> Any: ...
     def set_switch(self, patch: str, to: str) -> None: ...
     def start_params(self) -> dict[str, Any]: ...
-
-
-class Lane:
-    """Jobs one after another on a daemon thread: leaving never waits for a host that does not answer."""
-
-    def __init__(self, name: str) -> None:
-        self._jobs: queue.Queue[Callable[[], None] | None] = queue.Queue()
-        threading.Thread(target=self._run, name=name, daemon=True).start()
-
-    def put(self, job: Callable[[], None]) -> None:
-        self._jobs.put(job)
-
-    @property
-    def waiting(self) -> bool:
-        return not self._jobs.empty()
-
-    def close(self) -> None:
-        self._jobs.put(None)
-
-    def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
 
 
 class Live:
@@ -213,12 +191,19 @@ class Live:
             target = store.log_target(self._snapshot.run)
             moved = target is not None and target != self._target
             self._target = target
-        if moved and target is not None:
+        if moved and target is not None and self._reads_in(target.run):
+            self._tell(f"{target.stage}, attempt {target.attempt}, has begun: ] goes to its log.", "information")
+        elif moved and target is not None:
             self.show_attempt(target)
         elif frame.get("tail") == self._snapshot.log.tail and frame.get("ev") in _REWRITTEN:
             self._reopen(_REWRITTEN[frame["ev"]])
         elif frame.get("ev") == protocol.RUN and self._behind():
             self._reopen("")
+
+    def _reads_in(self, run: str) -> bool:
+        """Whether the operator reads somewhere in a log of that run: nobody is taken away from there."""
+        key = self._snapshot.log.key
+        return self._snapshot.browsed is not None and key is not None and key.run == run
 
     def _behind(self) -> bool:
         """The log grew so fast, or the link was away so long, that its end is far ahead of what came of it."""

@@ -105,6 +105,21 @@ def test_the_tail_moves_to_the_attempt_that_became_live(open_screen) -> None:  #
     assert [(stage, attempt) for _, _, stage, attempt, _ in host.tails] == [("extract", 1), ("extract", 2)]
 
 
+def test_who_reads_in_a_log_is_not_taken_away_when_the_next_attempt_begins(open_screen) -> None:  # type: ignore[no-untyped-def]
+    host = FakeSession(failed_run(), PATCHES, LOG)
+    screen = open_screen(host)
+    shown = screen.until(lambda s: s.log.count and not s.pending)
+    screen.live.browser.pause(shown.log.frozen())
+    stage = host.run.stages[3]  # type: ignore[union-attr]
+    again = replace(stage, state=RUNNING, attempts=(*stage.attempts, AttemptView(2, "running", log_bytes=0)))
+    host.run = replace(host.run, stages=(*host.run.stages[:3], again))  # type: ignore[union-attr,type-var]
+    host.push_run()
+    screen.until(lambda s: s.run and s.run.live_stage)
+    assert screen.told == ["extract, attempt 2, has begun: ] goes to its log."]
+    assert len(host.tails) == 1
+    assert screen.live.snapshot.log.key.attempt == 1
+
+
 def test_a_log_that_is_not_there_yet_is_waited_for(open_screen) -> None:  # type: ignore[no-untyped-def]
     host = FakeSession(running_run(), PATCHES)
     host.refuse[protocol.PAGE] = RemoteError("bad_request", "stdout.log cannot be read: No such file or directory")
