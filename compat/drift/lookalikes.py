@@ -68,14 +68,15 @@ def _stored_on(module: Module, name: str) -> frozenset[str]:
     )
 
 
-def look_alikes(replacement: Replacement, library: Library, classes: Classes) -> list[Symbol]:
+def look_alikes(replacement: Replacement, library: Library, classes: Classes, any_model: bool) -> list[Symbol]:
     """Model classes that have all but at most one of the attributes used, and a method that demands the same.
 
-    Where the caller first asks `supports_x(model)`, only the parts of models that are marked so can be meant.
+    Where the caller first asks `supports_x(model)`, only the parts of models that are marked so can be meant, unless
+    `any_model` says that the target is known: then whether it is marked is another finding.
     """
     if len(replacement.used) < 2:
         return []
-    marks = _marks(replacement, library)
+    marks = frozenset() if any_model else _marks(replacement, library)
     found: list[Symbol] = []
     for module in _modules(replacement, library, found):
         own = [Symbol(n, module) for n in module.tree.body if isinstance(n, ast.ClassDef)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from compat.drift.architectures import find_architecture
+from compat.drift.architectures import decoder_modules
 from compat.drift.context import Context
 from compat.drift.finding import Finding, Place, Severity
 from compat.drift.library import Symbol
@@ -20,8 +20,9 @@ SHARED = 2
 def check(context: Context) -> Iterator[Finding]:
     for module in context.caller.modules:
         for replacement in find_replacements(module):
-            alike = look_alikes(replacement, context.library, context.classes)
-            if context.architecture:
+            is_known = bool(context.architecture)
+            alike = look_alikes(replacement, context.library, context.classes, any_model=is_known)
+            if is_known:
                 alike = _of_architecture(context, alike) or alike
             yield from _missing(context, replacement, alike)
             yield from _narrower(context, replacement, alike)
@@ -55,7 +56,7 @@ def _narrower(context: Context, replacement: Replacement, alike: list[Symbol]) -
                     wider.setdefault(parameter.name, []).append(symbol)
     swallows = replacement.function.args.kwarg is not None
     for name, symbols in sorted(wider.items()):
-        if len(symbols) < min(SHARED, len(alike)):
+        if len(symbols) < _enough(context, alike):
             continue
         does = "silently drops" if swallows else "does not take"
         message = (
@@ -81,7 +82,7 @@ def _layers(context: Context, replacement: Replacement, alike: list[Symbol]) -> 
             for misfit in misfits(calls[0], of_function(forward.node, bound=True)):
                 rejecting.setdefault((misfit.kind, misfit.name), []).append(layer)
     for (kind, name), symbols in sorted(rejecting.items()):
-        if len(symbols) < min(SHARED, len(layers)):
+        if len(symbols) < _enough(context, layers):
             continue
         everywhere = len(symbols) == len(layers)
         message = (
@@ -91,6 +92,11 @@ def _layers(context: Context, replacement: Replacement, alike: list[Symbol]) -> 
         rejected: Severity = "fails" if everywhere else "may fail"
         place = _place(replacement, calls[0])
         yield Finding(rejected, kind, "layer.forward", name, message, place, symbols[0].place, len(symbols))
+
+
+def _enough(context: Context, among: Collection[Symbol]) -> int:
+    """How many classes must agree for a finding."""
+    return 1 if context.architecture else min(SHARED, len(among))
 
 
 def _layer_classes(context: Context, model: Symbol) -> Iterator[Symbol]:
@@ -103,12 +109,10 @@ def _layer_classes(context: Context, model: Symbol) -> Iterator[Symbol]:
 
 
 def _of_architecture(context: Context, alike: list[Symbol]) -> list[Symbol]:
-    """Those of the target's own module, or of modules that it names."""
-    model = find_architecture(context)
-    if model is None:
-        return []
-    named = {n.id for n in ast.walk(model.module.tree) if isinstance(n, ast.Name)}
-    return [s for s in alike if s.module is model.module or s.name in named]
+    """Those of the target's own module, of the modules of the models inside it, or that its module names."""
+    modules = decoder_modules(context)
+    named = {n.id for module in modules for n in ast.walk(module.tree) if isinstance(n, ast.Name)}
+    return [s for s in alike if s.module in modules or s.name in named]
 
 
 def _place(replacement: Replacement, node: ast.AST) -> Place:

@@ -44,10 +44,27 @@ def test_a_replacement_narrower_than_what_several_models_take(pair: Pair, told: 
 def test_a_parameter_of_one_model_alone_concerns_only_that_target(pair: Pair, told: Callable[..., Told]) -> None:
     another(pair, "Qwen", inputs_embeds="inputs_embeds=None, deepstack")
     another(pair, "Mistral")
+    twin = "class QwenTwin(QwenModel):\n    def forward(self, input_ids, positions, inputs_embeds=None): ...\n\n\n"
+    pair.change(f"{MODELS}/qwen.py", "class QwenForCausalLM", f"{twin}class QwenForCausalLM")
     pair.put(f"{MODELS}/registry.py", 'M = {"Q": ("qwen", "QwenForCausalLM"), "L": ("llama", "LlamaForCausalLM")}\n')
     assert told() == []
     assert told("L") == []
     assert told("Q") == [("may fail", "narrow-override", "forward", "deepstack")]
+
+
+def test_the_model_inside_a_wrapper_is_the_one_that_counts(pair: Pair, told: Callable[..., Told]) -> None:
+    another(pair, "Qwen", **{"inputs_embeds=None": "inputs_embeds=None, deepstack=None"})
+    another(pair, "Mistral", **{"inputs_embeds=None": "inputs_embeds=None, deepstack=None"})
+    wrapper = "from vllm.model_executor.models.interfaces import SupportsEagle3\n\n\nclass Wrapper(SupportsEagle3):\n"
+    pair.put(f"{MODELS}/wrapper.py", f'{wrapper}    def __init__(self):\n        self.model = make("INNER")\n')
+    names = {"Wrapper": "wrapper", "LlamaForCausalLM": "llama", "QwenForCausalLM": "qwen"}
+    pair.put(f"{MODELS}/registry.py", f"M = { {name: (module, name) for name, module in names.items()} }\n")
+    narrow = [("may fail", "narrow-override", "forward", "deepstack")]
+    assert told() == narrow
+    pair.change(f"{MODELS}/wrapper.py", "INNER", "LlamaForCausalLM")
+    assert told("Wrapper") == []
+    pair.change(f"{MODELS}/wrapper.py", "LlamaForCausalLM", "QwenForCausalLM")
+    assert told("Wrapper") == narrow
 
 
 def test_models_that_demand_more_or_are_not_marked_are_not_meant(pair: Pair, told: Callable[..., Told]) -> None:
