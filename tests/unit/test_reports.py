@@ -116,7 +116,7 @@ def test_the_list_says_what_is_installed_and_why_a_patch_is_refused_once() -> No
     rows = (replace(PATCH, state="refused", reason=trouble), replace(PATCH, state="refused", reason="other code"))
     lines = reports.patches_text(Told(rows, ("speculators 0.3.0", trouble), (trouble,))).splitlines()
     assert lines[:2] == ["speculators 0.3.0", trouble]
-    assert lines.count(trouble) == 1
+    assert sum(trouble in line for line in lines) == 1
     assert lines[-1] == "    other code"
 
 

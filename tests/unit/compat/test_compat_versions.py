@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import wheels
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from packaging.version import Version
 
@@ -33,6 +33,7 @@ from compat.versions import at_edge, in_words, reading, version, within
         ("0.11.0.post2", "==0.11.0", True),
         ("0.11.0.post2.dev1", "<=0.11.0", True),
         ("v0.16", "==0.16.0", True),
+        ("0.16", "==0.16.0.*", True),
         ("1!0.1", ">=0.32.0", True),
         ("0.16.0", "", True),
     ],
@@ -53,6 +54,9 @@ VERSIONS = st.builds(str.__add__, NUMBERS, PRE)
 
 
 @given(VERSIONS, VERSIONS)
+@example("0.16rc1", "0.16rc10")
+@example("0.16.dev2", "0.16.dev12")
+@example("0.16a1.dev3", "0.16a1")
 def test_versions_are_ordered_as_pep_440_orders_them(one: str, other: str) -> None:
     ours, theirs = (version(one), version(other)), (Version(one), Version(other))
     assert (ours[0].key < ours[1].key) is (theirs[0] < theirs[1])
