@@ -78,7 +78,7 @@ ACTIONS: tuple[Action, ...] = (
         "search",
         ("slash",),
         "search",
-        "Search the whole log, on the host; from its end back",
+        "Search the whole log on the host: onwards, back while following",
         "Errors and log",
         ("log",),
         rank=3,

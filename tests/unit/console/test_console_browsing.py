@@ -320,7 +320,7 @@ async def test_help_and_key_line_name_the_keys_of_the_log() -> None:
         assert "/ search" in screen_text(app).splitlines()[-1]
         await pilot.press("question_mark")
         assert isinstance(app.screen, Help)
-        for words in ("Search the whole log", "Next line that matches", "Jump to a line, a time"):
+        for words in ("Search the whole log on the host", "Next line that matches", "Jump to a line, a time"):
             assert words in screen_text(app)
 
 
