@@ -20,7 +20,7 @@ from remote.logs.reader import LogReader
 from remote.wire import to_wire
 
 STANDARD_INPUT = "-"
-PIECE = 1 << 20
+PIECE = 4 << 20
 """Bytes read at a time, so that a log of any size takes the same memory."""
 CLEAN, FAILED, UNREADABLE = 0, 1, 2
 """Exit statuses of the command."""
