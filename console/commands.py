@@ -15,7 +15,7 @@ import typer
 from console import check_command, headless, parse_command, reports, stranger
 from console.demo import DEMO_PAIR, PAIRS, make_demo
 from console.errors import UserError
-from console.patching import in_run
+from console.patching import in_run, require_patch, require_switch
 from console.project import Project, open_project
 from remote import protocol
 from remote.logs.findings import Traceback
@@ -269,7 +269,7 @@ def patches_show(
     patch: str, project: ProjectOption = None, host: HostOption = None, as_json: JsonOption = False
 ) -> None:
     """Show one patch: what breaks and why, the patch's code, the code it replaces, what the newest run did with it."""
-    reports.require_patch(patch)
+    require_patch(patch)
     with headless.connected(open_project(project, host)) as connection:
         run = connection.newest()
         found = next((p for p in in_run(connection.patches().patches, run) if p.id == patch), None)
@@ -280,7 +280,7 @@ def patches_show(
 
 
 def _switch(patch: str, to: str, project: Path | None, as_json: bool) -> None:
-    reports.require_switch(patch)
+    require_switch(patch)
     opened = open_project(project)
     opened.set_switch(patch, to)
     text = f"{patch} is {to} in {opened.file}; it takes effect at the next launch (`eyas relaunch`)."

@@ -7,8 +7,8 @@ from pathlib import Path
 import tomlkit
 
 from console.errors import UserError, nearest
+from console.patching import require_switch
 from console.project import FILE, workstation_state
-from console.reports import require_switch
 
 PAIRS = {"seed": "speculators 0.3.0 on vLLM 0.16.0", "current": "speculators 0.9.0 on vLLM 0.32.0"}
 DEMO_PAIR = "seed"

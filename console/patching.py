@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import cast
 
+from compat.catalogue import PATCHES, get
 from compat.patch import PatchStatus, State
 from compat.status import in_attempt
+from console.errors import UserError, nearest
 from remote.views import RunView, StageView
 
 
@@ -52,3 +54,19 @@ def _as_ran(patch: PatchStatus, state: str | None) -> PatchStatus:
     if state is None or patch.state == "not applicable":
         return patch
     return replace(patch, state=cast(State, state))
+
+
+def require_patch(patch: str, place: str = "") -> None:
+    """Raises UserError when the catalogue has no such patch; `place` is where it is named."""
+    known = [p.id for p in PATCHES]
+    if patch not in known:
+        where = f", which {place} names" if place else ""
+        raise UserError(f"There is no patch `{patch}`{where}.", nearest(patch, known))
+
+
+def require_switch(patch: str) -> None:
+    """Raises UserError when the catalogue has no such patch, or only advice that no switch changes."""
+    require_patch(patch)
+    entry = get(patch)
+    if entry and entry.apply is None:
+        raise UserError(f"`{patch}` has no switch: nothing at run time mends it.", entry.mend)

@@ -14,6 +14,7 @@ from tomlkit.items import Table
 from compat.patch import Switches
 from console import settings as settings_module
 from console.errors import UserError, nearest
+from console.patching import require_patch
 from console.settings import HostSettings, Settings
 from remote.link.hosts import HostProfile
 from remote.wire import to_wire
@@ -44,8 +45,14 @@ class Project:
         return self.folder / FILE
 
     def switches(self) -> Switches:
-        """The switches as eyas.toml has them now, not as they were when the project was opened."""
+        """The switches as eyas.toml has them now, not as they were when the project was opened.
+
+        Raises UserError for a patch that there is none of: a switch with a slip in it would do nothing, unnoticed.
+        """
         patches = settings_module.load(self.file).patches
+        for name, ids in (("on", patches.on), ("off", patches.off)):
+            for patch in ids:
+                require_patch(patch, f"patches.{name} of {self.file}")
         return Switches(patches.mode, patches.on, patches.off)
 
     def set_switch(self, patch: str, to: str) -> None:

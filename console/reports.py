@@ -7,10 +7,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from compat.catalogue import PATCHES, get
 from compat.matcher import match
 from compat.patch import PatchStatus
-from console.errors import UserError, nearest
 from console.explain import Column, Paragraph, columns, paragraphs
 from console.patching import Told, as_ran, in_order
 from console.sanitise import sanitise
@@ -215,21 +213,6 @@ def patch_text(patch: PatchStatus, run: RunView | None, width: int) -> str:
 def _code(column: Column) -> list[str]:
     code = sanitise(column.code or column.absent, newlines=True)
     return [sanitise(f"{column.name}  {column.of}"), sanitise(column.place), *code.splitlines()]
-
-
-def require_patch(patch: str) -> None:
-    """Raises UserError when the catalogue has no such patch."""
-    known = [p.id for p in PATCHES]
-    if patch not in known:
-        raise UserError(f"There is no patch `{patch}`.", nearest(patch, known))
-
-
-def require_switch(patch: str) -> None:
-    """Raises UserError when the catalogue has no such patch, or only advice that no switch changes."""
-    require_patch(patch)
-    entry = get(patch)
-    if entry and entry.apply is None:
-        raise UserError(f"`{patch}` has no switch: nothing at run time mends it.", entry.mend)
 
 
 class Changes:

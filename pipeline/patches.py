@@ -13,6 +13,9 @@ from pipeline import environments, settings
 from pipeline.settings import Settings
 
 
+NOT_MADE = "The environment is not made yet: the pinned versions decide."
+
+
 def patches(request: Mapping[str, Any]) -> dict[str, Any]:
     """`{"settings", "switches"}` → `{"patches": [PatchStatus…], "environment", "troubles"}`. Raises Problem.
 
@@ -24,7 +27,7 @@ def patches(request: Mapping[str, Any]) -> dict[str, Any]:
     found = _environment(wanted)
     return {
         "patches": [asdict(row) for row in status_in(found, switches)],
-        "environment": [one.told for one in found.both],
+        "environment": [*(one.told for one in found.both), *([] if found.site else [NOT_MADE])],
         "troubles": found.troubles,
     }
 

@@ -39,6 +39,12 @@ def refusal(workstation: Workstation, toml: str, *command: str) -> str:
         (EMBEDDED, ["status", "--run", "20260101T000000Z-00000000"], ["20260101T000000Z-00000000", "status --all"]),
         (EMBEDDED, ["status", "--run", "../../etc"], ["'../../etc'", "status --all"]),
         (EMBEDDED, ["patches", "on", "prefx-caching"], ["`prefx-caching`", "Did you mean `prefix-caching`?"]),
+        (EMBEDDED, ["patches", "off", "aux-layers"], ["`aux-layers` has no switch: nothing at run time mends it"]),
+        (
+            EMBEDDED + '[patches]\noff = ["prefx-caching"]\n',
+            ["patches"],
+            ["`prefx-caching`, which patches.off of", "eyas.toml names", "Did you mean `prefix-caching`?"],
+        ),
         (EMBEDDED, ["demo", "--break", "rely-rank"], ["`rely-rank`", "Did you mean `reply-rank`?"]),
         (EMBEDDED, ["demo", "--pair", "newest"], ["no pair `newest`", "seed"]),
         (EMBEDDED, ["status", "--host", "bx"], ["no host `bx`", "Did you mean `box`?"]),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from compat.catalogue import get
 from compat.patch import PatchStatus
-from console import reports
+from console import patching, reports
 from console.errors import UserError
 from console.patching import Told
 from console.sidebyside import side_by_side
@@ -130,14 +130,14 @@ def test_advice_says_what_to_do_instead_and_has_no_switch() -> None:
 
 
 def test_a_switch_of_advice_or_of_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    reports.require_switch("prefix-caching")
+    patching.require_switch("prefix-caching")
     with pytest.raises(UserError, match="There is no patch"):
-        reports.require_switch("prefx-caching")
+        patching.require_switch("prefx-caching")
     entry = get("prefix-caching")
     assert entry
-    monkeypatch.setattr(reports, "get", lambda _: replace(entry, apply=None))
+    monkeypatch.setattr(patching, "get", lambda _: replace(entry, apply=None))
     with pytest.raises(UserError, match="nothing at run time mends it"):
-        reports.require_switch("prefix-caching")
+        patching.require_switch("prefix-caching")
 
 
 @pytest.mark.parametrize("width", [24, 41, 120])

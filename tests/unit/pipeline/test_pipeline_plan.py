@@ -209,7 +209,9 @@ def test_patches_before_the_environment_is_made_are_decided_by_the_pinned_versio
     assert rc == 0
     told = [states[name] for name in ("prefix-caching", "kv-cache-specs", "eos-token-id")]
     assert told == ["off", "needed", "not applicable"]
-    assert (answer["environment"], answer["troubles"]) == (["speculators 0.3.0", "vLLM 0.16.0"], [])
+    assert answer["environment"][:2] == ["speculators 0.3.0", "vLLM 0.16.0"]
+    assert "not made yet" in answer["environment"][2]
+    assert answer["troubles"] == []
     assert not (tmp_path / "cache").exists()
 
 
