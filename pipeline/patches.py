@@ -12,7 +12,6 @@ from compat.status import status_in
 from pipeline import environments, settings
 from pipeline.settings import Settings
 
-
 NOT_MADE = "The environment is not made yet: the pinned versions decide."
 
 
