@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from pathlib import Path
 
 import pytest
 import wheels
 
 from compat import source
+from compat.catalogue import PATCHES
+from pipeline import gates
 from pipeline.gates import aux_layers, dataset, engine_norms, loss_mask
 
 USER, ASSISTANT, MIDDLE, END, THINK, NO_THINK = 1, 2, 3, 4, 5, 6
 HEADER = (ASSISTANT, 50, MIDDLE)
 REASONING = (30, 31, 32)
+
+
+def test_every_gate_that_the_catalogue_names_is_there() -> None:
+    modules = [
+        importlib.import_module(f"pipeline.gates.{found.name}") for found in pkgutil.iter_modules(gates.__path__)
+    ]
+    there = {module.GATE for module in modules if hasattr(module, "GATE")}
+    assert {patch.gate for patch in PATCHES if patch.silent} <= there
+    assert len(there) == 9
 
 
 def conversation(reasoning: tuple[int, ...] = REASONING) -> list[int]:
