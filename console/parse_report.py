@@ -89,10 +89,21 @@ def _whole(traceback: Traceback, reason: str) -> Iterator[str]:
     if traceback.frames:
         yield ""
         yield from _frames(traceback)
-    for place, (patch, why) in enumerate(patches(traceback)):
-        if not place:
-            yield ""
+    mended = patches(traceback)
+    if mended or _is_ours(traceback):
+        yield ""
+    for patch, why in mended:
         yield from _prose(f"Mended by the patch {patch}: {why}. `eyas patches show {patch}` tells more.")
+    if not mended and _is_ours(traceback):
+        yield from _prose(
+            "No patch of the catalogue is known to mend this. `eyas check --drift --site SITE-PACKAGES` tells what of "
+            "speculators does not fit the vLLM that is installed there."
+        )
+
+
+def _is_ours(traceback: Traceback) -> bool:
+    """Whether it went through code that the catalogue is about."""
+    return any(f"/{package}/" in frame.file for package in ("speculators", "vllm") for frame in traceback.frames)
 
 
 def _frames(traceback: Traceback) -> Iterator[str]:

@@ -60,6 +60,16 @@ def test_json_has_the_facts_of_one_log() -> None:
     assert (body["fatal"], body["root_cause_fatal"]) == ([], None)
 
 
+@pytest.mark.parametrize(("file", "said"), [("/env/vllm/v1/engine/core.py", True), ("/home/me/train.py", False)])
+def test_a_failure_in_vllm_that_no_patch_explains_is_told_as_such(tmp_path: Path, file: str, said: bool) -> None:
+    log = tmp_path / "odd.log"
+    log.write_text(
+        f'Traceback (most recent call last):\n  File "{file}", line 3, in run\n    odd()\nOddError: never seen\n'
+    )
+    page = " ".join(eyas_parse(log).stdout.decode().split())
+    assert ("No patch of the catalogue is known to mend this. `eyas check --drift" in page) is said
+
+
 def test_a_clean_log_ends_with_0(tmp_path: Path) -> None:
     log = tmp_path / "good.log"
     log.write_text(CLEAN)
