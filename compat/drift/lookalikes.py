@@ -82,7 +82,7 @@ def look_alikes(replacement: Replacement, library: Library, classes: Classes, an
         own = [Symbol(n, module) for n in module.tree.body if isinstance(n, ast.ClassDef)]
         alike = [symbol for symbol in own if _is_alike(symbol, replacement, classes)]
         found += [symbol for symbol in alike if not marks or _is_part_of_marked(symbol, own, marks, classes)]
-    return found
+    return sorted(found, key=lambda symbol: (symbol.name, symbol.place))
 
 
 def _modules(replacement: Replacement, library: Library, found: list[Symbol]) -> Iterator[Module]:
