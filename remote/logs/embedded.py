@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+from remote.logs.records import clean
+
 _STARTS = re.compile(r"\{\s*\"")
 _TAGGED = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?: ?[+\-]\d\d:?\d\d| ?Z)? [\w.\-/]+: (?=\{)")
 """What fluentd writes before the object: time and tag."""
@@ -36,7 +38,7 @@ def unwrap(text: str) -> str | None:
         for name in _LINE_KEYS:
             line = value.get(name)
             if isinstance(line, str) and "\n" not in line.rstrip("\r\n"):
-                return line.rstrip("\r\n")
+                return _plain(line.rstrip("\r\n"))
     return None
 
 
@@ -55,10 +57,15 @@ def lines(text: str) -> list[str]:
     return _ESCAPE.sub(lambda match: _PLAIN.get(match[1], match[1]), text).replace("\r", "").split("\n")
 
 
+def _plain(text: str) -> str:
+    """Colour codes come out of an object only when it is read."""
+    return clean(text.encode("utf-8", "replace")) if "\x1b" in text else text
+
+
 def _gather(value: object, found: list[str]) -> None:
     if isinstance(value, str):
         if "\n" in value.rstrip("\r\n"):
-            found.append(value)
+            found.append(_plain(value))
     elif isinstance(value, dict):
         for item in value.values():
             _gather(item, found)

@@ -113,6 +113,15 @@ class Fold:
             for sequence in list(self._of)[: 2 * MAX_ERRORS]:
                 del self._of[sequence]
 
+    def again(self, exception_type: str, message: str | None, times: int) -> None:
+        """Of so many more printings only the exception's own line is in the log."""
+        for error in reversed(self.errors):
+            if (error.first.exception_type, error.first.message[:1]) == (exception_type, [message or ""]):
+                error.printed += times
+                error.left_out += times
+                self.version += 1
+                return
+
     def _give_up(self, error: Error) -> None:
         self._by_signature = {key: value for key, value in self._by_signature.items() if value is not error}
         self._of = {key: value for key, value in self._of.items() if value is not error}

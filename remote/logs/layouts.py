@@ -55,9 +55,7 @@ _QUOTES = str.maketrans("“”", '""')
 
 def _mended(text: str) -> str:
     """A frame line whose quotes were made curly or into HTML, as Python printed it."""
-    if "File" in text and _MANGLED.search(text):
-        return html.unescape(text).translate(_QUOTES)
-    return text
+    return html.unescape(text).translate(_QUOTES) if _MANGLED.search(text) else text
 
 
 def exception_line(text: str) -> tuple[str, str | None] | None:
@@ -109,22 +107,29 @@ class PlainBody(Body):
         """A paste lost all indentation: frames and source lines stand at the margin."""
 
     def add(self, text: str) -> bool:
-        text = _mended(text)
-        if text.startswith('File "') and not self.frames:
-            self.flush = True
-        if self.flush and self._at_margin(text):
-            text = f"  {text}" if text.startswith('File "') else f"    {text}"
-        if not text[:1].isspace() and not text.startswith('> File "'):
-            return False
         frame = FRAME.match(text)
+        if frame is None:
+            text = self._as_printed(text)
+            frame = FRAME.match(text)
         if frame:
             self.frames.append(Frame(frame["file"], int(frame["line"]), frame["function"]))
+        elif not text[:1].isspace():
+            return False
         elif place := SYNTAX_PLACE.match(text):
             self.place = place["file"], int(place["line"])
         elif not (REPEATED.match(text) or MARKS.match(text) or self.place or text.startswith('  File "')):
             # Marks and further lines of the statement come after the frame's first source line.
             self._source(text)
         return True
+
+    def _as_printed(self, text: str) -> str:
+        """The line as it was before a paste took its quotes or its indentation."""
+        if "File" in text:
+            text = _mended(text)
+            self.flush = self.flush or (text.startswith('File "') and not self.frames)
+        if self.flush and self._at_margin(text):
+            return f"  {text}" if text.startswith('File "') else f"    {text}"
+        return text
 
     def _at_margin(self, text: str) -> bool:
         """Whether an unindented line is one of the frames: not the exception behind the last frame's source."""

@@ -41,6 +41,8 @@ _ONE_AT_A_TIME = frozenset({"training_epoch", "dataset_map"})
 _FAILURE = 0
 """The clock's number of the first failure; bars count from 1."""
 
+BAR_END = re.compile(rb"%(?: Completed \||\|[^|]{0,1200}\|)[^\[\]]{0,60}\[\d[^\]]{0,400}\](?=.)")
+"""The end of a bar that something else was written right behind."""
 _COUNT = r"[\d,]+(?:\.\d+)?[kMGTP]?"
 _CLOCK = r"(?:\d+ days?, )?\d+(?::\d\d){1,2}"
 _BAR = re.compile(

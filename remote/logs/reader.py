@@ -7,7 +7,7 @@ from dataclasses import replace
 from io import BytesIO
 from itertools import accumulate
 
-from remote.logs import embedded, layouts, saved, signs
+from remote.logs import embedded, layouts, progress, saved, signs
 from remote.logs.diagnosis import diagnose
 from remote.logs.fatal import FatalReader
 from remote.logs.findings import Findings
@@ -218,9 +218,16 @@ class LogReader:
             self._carried = None
         data = segment.data
         borne = signs.signs_of(data, among)
-        if borne or self._busy:
-            for ready in self._wrapping.arrange(segment):
-                self._watched(ready, borne if ready is segment else signs.signs_of(ready.data))
+        glued = _end_of_bar(data) if borne & signs.BAR else 0
+        if glued:
+            self._segment(segment._replace(data=data[:glued], end="return"), signs.BAR)
+            self._segment(segment._replace(data=data[glued:], first=False))
+        elif borne or self._busy:
+            ready = [segment]
+            if borne & signs.TRACE or self._wrapping.waits:
+                ready = self._wrapping.arrange(segment)
+            for each in ready:
+                self._watched(each, borne if each is segment else signs.signs_of(each.data))
         elif segment.end == "return" and len(data) < 256:
             self._carry(data)
         if segment.end != "return":
@@ -240,9 +247,10 @@ class LogReader:
 
     def _line(self, segment: Segment, borne: int) -> None:
         text = clean(segment.data)
-        if b'"' in segment.data and embedded.may_hold(text):
+        if borne & signs.TRACE and embedded.may_hold(text):
             self._embedded(text, segment)
-        text = embedded.unwrap(text) or text
+        if text.endswith("}"):
+            text = embedded.unwrap(text) or text
         line = self._wrapping.read(text)
         if segment.end == "return" and not line.text:
             if line.origins[-1].label:
@@ -255,10 +263,7 @@ class LogReader:
         if borne & signs.BAR:
             self._settle_bars()
             if self._bar(bar_origin, line, segment):
-                if not line.text.endswith("]"):  # the shell's `Killed` and headers land right behind a bar
-                    self._fatal.read(origin, line.text, segment.line)
-                if not borne & signs.TRACE:
-                    return
+                return
         if borne & signs.DEATH or self._fatal.waiting:
             self._fatal.read(origin, line.text, segment.line)
         if borne & signs.FIGURE:
@@ -301,6 +306,10 @@ class LogReader:
         if self._open:
             self._settle(key, segment)
         stream = self._streams.get(key)
+        text, stands_for = whole(line.text)
+        if stands_for > 1 and (stream is None or not stream.open) and (error := layouts.exception_line(text)):
+            self._fold.again(*error, stands_for)
+            return
         if stream is None:
             if not any(start in line.text for start in _STARTS):
                 return
@@ -312,7 +321,7 @@ class LogReader:
             if not line.source and line.text:
                 self._crlf_everywhere = True
             goes_on = bool(line.source) and not self._crlf_everywhere
-        text, stream.stands_for = whole(line.text)
+        stream.stands_for = stands_for
         was_in_message = stream.in_message
         stream.read(origin, line.hint, line.level, text, segment.line, segment.offset, goes_on)
         if was_in_message or stream.in_message:
@@ -366,6 +375,16 @@ class LogReader:
             stream.read(origin, line.hint, line.level, line.text, segment.line, segment.offset, False)
         for stream in streams.values():
             stream.finish()
+
+
+def _end_of_bar(data: bytes) -> int:
+    """Where a bar ends that another process's words stand right behind; 0 without such words.
+
+    A bar that is redrawn in place leaves the cursor on its line, and whoever writes next writes there.
+    """
+    end = data.find(b"]") + 1
+    found = progress.BAR_END.search(data) if 0 < end < len(data) and not data.startswith(b"{") else None
+    return found.end() if found and clean(data[found.end() :]).strip() else 0
 
 
 def _last_text(line: bytes) -> bytes:

@@ -137,6 +137,10 @@ class Stream:
             if self._chain and self._last and self._last.raised_again:
                 self._last = self._last.raised_again
             before, body, group = header
+            if before and self._state == "frames" and self._raw is not None and self._raw.body.frames:
+                quoting = layouts.exception_line(text)
+                if quoting:
+                    self._complete(*quoting)
             self._open(origin, hint, level, body, before, line, offset)
             if group and self._raw is not None:
                 if self._group is None:
@@ -323,6 +327,7 @@ class Stream:
         raw = self._raw
         assert raw is not None
         raw.exception_type, raw.message, raw.bare = exception_type, [message or ""], message is None
+        raw.stands_for = self.stands_for if self.stands_for > 1 else raw.stands_for
         self._blanks = 0
         self._last, self._state = raw, "message"
         self._ended(raw)

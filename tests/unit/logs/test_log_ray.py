@@ -86,6 +86,21 @@ def test_lines_that_stand_for_many_processes_count_as_many(hint: str) -> None:
     assert traceback.frames[0].source == "states = generator.generate(batch)"
 
 
+def test_the_count_at_the_exceptions_line_is_the_one_that_counts() -> None:
+    lines = prefixed(PLAIN.replace("AssertionError", "ValueError: bad 3"), 12).splitlines()
+    lines[0] += " [repeated 9x across cluster]"
+    lines[-1] += " [repeated 3x across cluster]"
+    first = prefixed(PLAIN.replace("AssertionError", "ValueError: bad 3"), 11)
+    (traceback,) = read(first + "\n".join(lines) + "\n").tracebacks
+    assert (traceback.printed, traceback.processes) == (4, 4)
+
+
+def test_an_exceptions_line_alone_can_stand_for_other_processes() -> None:
+    first = prefixed(PLAIN.replace("AssertionError", "ValueError: bad"), 11)
+    found = read(first + "(RayWorkerWrapper pid=12, ip=192.0.2.12) ValueError: bad [repeated 7x across cluster]\n")
+    assert [(item.printed, item.processes) for item in found.tracebacks] == [(8, 8)]
+
+
 def test_processes_are_the_workers_where_nothing_was_left_out() -> None:
     (one,) = read(PLAIN).tracebacks
     (two,) = read(prefixed(PLAIN, 11) + prefixed(PLAIN, 12)).tracebacks

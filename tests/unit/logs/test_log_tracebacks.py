@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -256,3 +257,19 @@ def test_what_this_python_prints_is_read_to_the_last_frame(tmp_path: object) -> 
     assert [item.exception_type for item in found.tracebacks] == ["KeyError", "ValueError"]
     assert [frame.function for frame in found.tracebacks[1].frames] == ["<module>", "b", "a"]
     assert found.tracebacks[1].chained_from == 0
+
+
+def test_a_message_that_quotes_a_header_is_still_a_message() -> None:
+    quoting = PLAIN.replace("AssertionError", "RuntimeError: it said: Traceback (most recent call last):")
+    found = read(quoting + PLAIN.split("\n", 1)[1])
+    assert [(item.exception_type, len(item.frames), item.truncated) for item in found.tracebacks] == [
+        ("RuntimeError", 2, False),
+        ("AssertionError", 2, False),
+    ]
+    assert found.tracebacks[0].message == "it said: Traceback (most recent call last):"
+
+
+def test_colours_inside_one_json_object_a_line_do_not_hide_a_traceback() -> None:
+    lines = [json.dumps({"log": f"\x1b[36m(W_0 pid=1)\x1b[0m {line}\n"}) for line in PLAIN.splitlines()]
+    traceback = only(read("\n".join(lines)))
+    assert (traceback.worker, len(traceback.frames)) == ("W_0", 2)
