@@ -17,7 +17,8 @@ from textual.message import Message
 from textual.screen import Screen
 
 from console import actions
-from console.live import Live, ProjectLike, SessionFactory, Severity
+from console.interfaces import ProjectLike, SessionFactory
+from console.live import Live, Severity
 from console.logwindow import LogKey
 from console.sanitise import one_line, sanitise
 from console.screens.dialogs import Ask, Asked, ChooseRun, ConfirmStop, Help, ModalAsker
@@ -149,6 +150,8 @@ class EyasApp(App[None]):
         if not views.query(f"#view-{view}"):
             await views.mount(MAKERS[view]())
         self.view = view
+        if view == "run":
+            self.live.resume_log()
         for other in views.children:
             other.display = other.id == f"view-{view}"
         self._show()

@@ -13,11 +13,12 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from console import store
 from console.browsing import Browser
 from console.errors import UserError, words_of
+from console.interfaces import ProjectLike, SessionFactory, SessionLike
 from console.lane import Lane
 from console.logwindow import LogKey, LogWindow
 from console.store import LinkLike, Snapshot
@@ -36,33 +37,6 @@ _REWRITTEN = {
 }
 
 Severity = Literal["information", "warning", "error"]
-
-
-class SessionLike(Protocol):
-    """`remote.session.HostSession`, or a replay of a recording."""
-
-    def start(self) -> None: ...
-    def request(self, op: str, /, **params: Any) -> dict[str, Any]: ...
-    def watch(self, run: str) -> None: ...
-    def unwatch(self, run: str) -> None: ...
-    def tail(self, key: str, run: str, stage: str, attempt: int, offset: int = 0, follow: bool = True) -> None: ...
-    def untail(self, key: str) -> None: ...
-    def telemetry(self, on: bool, period: float) -> None: ...
-    def close(self) -> None: ...
-
-
-SessionFactory = Callable[[Asker, Callable[[LinkLike], None], Callable[[Mapping[str, Any]], None]], SessionLike]
-
-
-class ProjectLike(Protocol):
-    """`console.project.Project`, as far as the screen needs it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def host(self) -> Any: ...
-    def set_switch(self, patch: str, to: str) -> None: ...
-    def start_params(self) -> dict[str, Any]: ...
 
 
 class Live:
@@ -93,6 +67,9 @@ class Live:
         self._tails = 0
         self._tail = ""
         """Name of the subscription to the log that is shown."""
+        self._opened = 0
+        self._held = False
+        """Whether that subscription is given up for a while."""
         self._attached = False
         """False again and again until the runs are known: a link lost on the way is no reason to show nothing."""
         self._changed = threading.Event()
@@ -171,6 +148,18 @@ class Live:
         """Open an attempt's log at its end, or at a place as PAGE takes it."""
         self._command(self._logs, "opening the log", lambda: self._open_log(key, place=place))
 
+    def hold_log(self) -> None:
+        """The log's end is not on screen: what is added to it need not travel."""
+        if not (self._held or self._snapshot.log.opening or self._snapshot.log.ended):
+            self._held = True
+            self._command(self._logs, "reading the log", self._hold)
+
+    def resume_log(self) -> None:
+        """The log's end is on screen again."""
+        if self._held:
+            self._held = False
+            self._catch_up()
+
     def dismiss_problem(self) -> None:
         with self._lock:
             self._set(replace(self._snapshot, problem=None))
@@ -183,7 +172,8 @@ class Live:
         if state.phase == "connected" and not self._attached:
             self._command(self._runs, "looking for runs", self._attach)
         if state.phase == "connected" and self._snapshot.log.opening and self._snapshot.log.key:
-            self.show_attempt(self._snapshot.log.key)  # the link was lost before it was open
+            key = self._snapshot.log.key  # the link was lost before it was open
+            self._command(self._logs, "opening the log", lambda: self._open_end(key))
 
     def on_push(self, frame: Mapping[str, Any]) -> None:
         with self._lock:
@@ -198,7 +188,7 @@ class Live:
         elif frame.get("tail") == self._snapshot.log.tail and frame.get("ev") in _REWRITTEN:
             self._reopen(_REWRITTEN[frame["ev"]])
         elif frame.get("ev") == protocol.RUN and self._behind():
-            self._reopen("")
+            self._catch_up()
 
     def _reads_in(self, run: str) -> bool:
         """Whether the operator reads somewhere in a log of that run: nobody is taken away from there."""
@@ -208,8 +198,7 @@ class Live:
     def _behind(self) -> bool:
         """The log grew so fast, or the link was away so long, that its end is far ahead of what came of it."""
         log, shown = self._snapshot.log, self._snapshot.shown_attempt()
-        reading = log.opening or self._snapshot.browsed is not None
-        return not reading and shown is not None and log.next_offset + LAG < shown[1].log_bytes
+        return not self._held and shown is not None and log.next_offset + LAG < shown[1].log_bytes
 
     # In the lanes ----------------------------------------------------------------------------------------------
 
@@ -293,6 +282,7 @@ class Live:
             self._set(store.reduce_drift(self._snapshot, answer))
 
     def _reopen(self, note: str) -> None:
+        """From the host or the browser: what was held is of no use any more."""
         with self._lock:
             log = self._snapshot.log
             if log.key is None or log.opening:
@@ -301,25 +291,45 @@ class Live:
         key = log.key
         self._command(self._logs, "opening the log", lambda: self._open_log(key, note))
 
+    def _catch_up(self) -> None:
+        """Take the log's end up where it is now; whoever reads elsewhere in it stays there."""
+        with self._lock:
+            log = self._snapshot.log
+            if log.key is None or log.opening:
+                return
+            self._set(replace(self._snapshot, log=replace(log, opening=True)))
+        key = log.key
+        self._command(self._logs, "following the log", lambda: self._open_end(key))
+
     def _open_log(self, key: LogKey, note: str = "", place: Mapping[str, Any] | None = None) -> None:
+        self._opened += 1
+        with self._lock:
+            self._set(store.open_log(self._snapshot, LogWindow(key=key, opened=self._opened, opening=True)))
+        self._open_end(key, note)
+        if place is not None:
+            self.browser.go(place)
+
+    def _open_end(self, key: LogKey, note: str = "") -> None:
         """The end of the log at once, by a page; what follows by a tail from there."""
         self._tails += 1
         old, self._tail = self._tail, f"log-{self._tails}"
-        with self._lock:
-            self._set(store.open_log(self._snapshot, LogWindow(key=key, opening=True)))
         if old:
             self._host.untail(old)
+        self._held = False
+        more: dict[str, Any] = {"tail": self._tail, "note": note, "opened": self._opened}
         try:
             where = {"run": key.run, "stage": key.stage, "attempt": key.attempt}
             page = self._host.request(protocol.PAGE, **where, before=FIRST_ROWS, rows=0, numbers=False)
-            log = LogWindow.of_page(key, page, tail=self._tail, note=note)
+            log = LogWindow.of_page(key, page, **more)
         except protocol.RemoteError:
-            log = LogWindow(key=key, tail=self._tail, note=note)  # not there yet: the tail waits for it
-        with self._lock:
-            self._set(store.open_log(self._snapshot, log))
+            log = LogWindow(key=key, **more)  # not there yet: the tail waits for it
+        self._change(lambda s: replace(s, log=log))
         self._host.tail(self._tail, key.run, key.stage, key.attempt, offset=log.next_offset, follow=True)
-        if place is not None:
-            self.browser.go(place)
+
+    def _hold(self) -> None:
+        if self._held and self._tail:
+            tail, self._tail = self._tail, ""
+            self._host.untail(tail)
 
     # Machinery -------------------------------------------------------------------------------------------------
 

@@ -58,6 +58,8 @@ class LogWindow:
     """The line under way: the bytes right before `next_offset`."""
     under_way: tuple[bool, int | None] = (True, 1)
     """Of the next row: whether it starts a line, and that line's number."""
+    opened: int = 0
+    """Number of the time that a log was opened: another one is read from its end anew."""
     opening: bool = False
     """True until the host has told what the log's end is."""
     ended: bool = False
@@ -124,7 +126,7 @@ class LogWindow:
         """Take bytes that stand at `offset` of the log. What was had already is not taken twice."""
         replaced = None not in (log_id, self.log_id) and log_id != self.log_id
         if offset > self.next_offset or replaced:
-            fresh = LogWindow(key=self.key, tail=self.tail, next_offset=offset, under_way=(True, None))
+            fresh = LogWindow(self.key, self.tail, next_offset=offset, opened=self.opened, under_way=(True, None))
             return replace(fresh, note="bytes are missing before this")._take(log_id, data)
         return self._take(log_id, data[self.next_offset - offset :])
 

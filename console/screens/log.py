@@ -56,7 +56,10 @@ class LogScreen(LoggedView):
     def show(self, snapshot: Snapshot, now: float) -> None:
         self.snapshot = snapshot
         self.query_one(EmptyLog).show(snapshot)
-        self._log.show(snapshot.log, snapshot.browsed)
+        shown = snapshot.shown_attempt()
+        self._log.show(snapshot.log, snapshot.browsed, shown[1].log_bytes if shown else 0)
+        if snapshot.browsed is not None:
+            self.eyas.live.hold_log()
         self._title()
         self._fetch()
 
@@ -67,6 +70,7 @@ class LogScreen(LoggedView):
         view, browser = self._log, self.eyas.live.browser
         if view.following:
             browser.follow()
+            self.eyas.live.resume_log()
         elif self.snapshot.browsed is None:
             browser.pause(view.window)
         self._fetch(again=True)
@@ -81,7 +85,7 @@ class LogScreen(LoggedView):
             browser.count(window, again)
         if window.start > 0 and view.top < height:
             browser.extend(-1, window, PAGES * height, again)
-        elif not view.following and window.end < self.snapshot.log.end and view.last_top - view.top < height:
+        elif not view.following and window.end < view.log_size and view.last_top - view.top < height:
             browser.extend(1, window, PAGES * height, again)
 
     def do_down(self) -> None:
@@ -99,7 +103,7 @@ class LogScreen(LoggedView):
     def do_jump(self) -> Awaitable[None]:
         def given(text: str | None) -> None:
             if text:
-                self.eyas.live.browser.go(place_of(text, max(self.snapshot.log.size, self.snapshot.log.end)))
+                self.eyas.live.browser.go(place_of(text, self._log.log_size))
 
         hint = "line 1234, time 15:30 or 11-29 15:30, 50 %, @offset"
         return self.app.push_screen(Prompt("Jump to", hint), given)

@@ -38,15 +38,17 @@ class LogView(Paints):
         self.window = LogWindow()
         self.following = True
         self.numbers = numbers
+        self.log_size = 0
         self._live = LogWindow()
         self._place = 0
         """Offset of the first row in sight, while not following."""
         self._shift = 0
         self._jump = 0
 
-    def show(self, live: LogWindow, browsed: LogWindow | None = None) -> None:
-        """The log's end as it grows, and the part of it that is read in."""
-        if live.tail != self._live.tail:  # another log, or opened anew
+    def show(self, live: LogWindow, browsed: LogWindow | None = None, size: int = 0) -> None:
+        """The log's end as it grows, the part of it that is read in, and how large it is known to be."""
+        self.log_size = max(size, live.size, live.end, browsed.size if browsed is not None else 0)
+        if live.opened != self._live.opened:
             self.following, self._shift, self._jump = True, 0, 0
         self._live = live
         window = self.window
@@ -91,7 +93,7 @@ class LogView(Paints):
     def move(self, rows: int) -> None:
         """Scroll; up stops following, reaching the log's end by going down starts it again."""
         top = min(max(0, self.top + rows), self.last_top)
-        ends = top == self.last_top and self.window.end >= self._live.end
+        ends = top == self.last_top and self.window.end >= self.log_size
         self._stay(top, rows > 0 and (self.following or ends))
 
     def to_end(self) -> None:
@@ -157,7 +159,7 @@ class LogView(Paints):
 
     def _thumb(self, y: int, top: int, height: int) -> str:
         """The scroll bar's cell of row `y`: where in the whole log these rows stand, by their bytes."""
-        rows, log = self.window, max(self.window.end, self._live.end, self._live.size, 1)
+        rows, log = self.window, max(self.window.end, self.log_size, 1)
         if not rows.count or (rows.start == 0 and rows.count <= height):
             return " "
         behind = rows.row(min(top + height, rows.count) - 1)
@@ -174,10 +176,11 @@ class LogTitle(Panel):
         super().__init__(id=id)
         self.snapshot = Snapshot()
         self.following = True
-        self.place = 0
+        self.place = self.size_known = 0
 
     def show(self, snapshot: Snapshot, view: LogView) -> None:
-        self.snapshot, self.following, self.place = snapshot, view.following, view.place
+        self.snapshot, self.following = snapshot, view.following
+        self.place, self.size_known = view.place, view.log_size
         self.repaint()
 
     def rows(self, width: int) -> list[Row]:
@@ -187,8 +190,8 @@ class LogTitle(Panel):
             return [rule(title, width, [("none yet", "muted")])]
         title.append((f" {log.key.stage} #{log.key.attempt}", "text"))
         state = "paused: f follows" if not self.following else "ended" if log.ended else "following"
-        whole = max(log.size, log.end)
-        held = size(whole) if self.following else f"at {self.place / max(1, whole):.0%} of {size(whole)}"
+        whole = size(self.size_known)
+        held = whole if self.following else f"at {self.place / max(1, self.size_known):.0%} of {whole}"
         facts = [fact for fact in (held, log.note, self.snapshot.looking or state) if fact]
         room = width - sum(cell_len(text) for text, _ in title) - 8
         while len(facts) > 1 and cell_len(" · ".join(facts)) > room:

@@ -102,6 +102,7 @@ class FakeSession:
         self.drift = Judged(Report("/env", ("speculators 0.3.0",), "vLLM 0.16.0", (), DRIFT), {}, 1)
         self.question: Callable[[Any], None] | None = None
         self.tails: list[tuple[str, str, str, int, int]] = []
+        self.untailed: list[str] = []
         self.closed = threading.Event()
         self.link = LinkState("connected", host=self.host)
         self._folder = tempfile.TemporaryDirectory()
@@ -180,7 +181,8 @@ class FakeSession:
     def log_id(self) -> str:
         return file_id(Path(self.attempt.log).stat())
 
-    def untail(self, key: str) -> None: ...
+    def untail(self, key: str) -> None:
+        self.untailed.append(key)
 
     def telemetry(self, on: bool, period: float) -> None:
         if self.sample is not None:

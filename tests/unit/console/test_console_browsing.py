@@ -121,6 +121,28 @@ async def test_down_again_to_the_end_follows() -> None:
         assert not any(asked.get("rows", 0) > 1 for asked in host.asked(protocol.PAGE)), "what is held is not fetched"
 
 
+async def test_while_the_operator_reads_elsewhere_nothing_of_the_live_end_travels() -> None:
+    host = host_with()
+    async with opened(host, (80, 24)) as (app, pilot):
+        await pilot.press("2", "pageup")
+        await until(pilot, lambda: host.untailed == ["log-1"], "the end of the tail")
+        await settle(app, pilot)
+        place = view_of(app).place
+        host.log = LOG + b"".join(b"later %d\n" % n for n in range(3000))
+        await pilot.press("1")
+        await until(pilot, lambda: "later 2999" in screen_text(app), "the live end in the run view")
+        await pilot.press("2")
+        await until(pilot, lambda: host.untailed == ["log-1", "log-2"], "the end of that tail too")
+        await settle(app, pilot)
+        assert (view_of(app).place, view_of(app).following) == (place, False)
+        host.log += b"and more\n"
+        await pilot.press("f")
+        await until(pilot, lambda: "and more" in screen_text(app), "the end")
+        assert len(host.tails) == 3
+        host.push_log(b"it goes on\n", offset=len(host.log))
+        await until(pilot, lambda: "it goes on" in screen_text(app), "what is added to it")
+
+
 async def test_first_and_last() -> None:
     host = host_with()
     async with opened(host, (80, 24)) as (app, pilot):
