@@ -32,6 +32,15 @@ class Line(NamedTuple):
     text: str
     hint: str | None = None
     """A worker named in the record's head rather than in a prefix; the record's other lines lack it."""
+    transport: str = ""
+    """What tells the shippers' streams apart; the keys of the origins begin with it."""
+
+    def within(self, transport: str) -> Line:
+        """The same behind a shipper's words, which stand only at the start of what was redrawn in place."""
+        if self.transport or not transport:
+            return self
+        origins = tuple(origin._replace(key=transport + origin.key) for origin in self.origins)
+        return self._replace(origins=origins, transport=transport)
 
 
 _WORKER = re.compile(
@@ -114,7 +123,7 @@ def read_line(text: str) -> Line:
     elif text.startswith("[", position) and (tensorrt := _TENSORRT.match(text, position)):
         hint = f"rank{tensorrt['rank']}"
         position = tensorrt.end()
-    return Line(tuple(origins) or (_NOBODY,), level, source, text[position:].rstrip(), hint)
+    return Line(tuple(origins) or (_NOBODY,), level, source, text[position:].rstrip(), hint, key)
 
 
 def _worker(match: re.Match[str], key: str) -> Origin:

@@ -10,6 +10,7 @@ from remote.logs.clock import Clock
 from remote.logs.findings import Milestone, Phase, Progress, Stall
 from remote.logs.pace import Pace, Step
 from remote.logs.phases import LINE_TOKENS, OF_ALL, PhaseReader
+from remote.logs.records import clean
 from remote.logs.stall import ended_stalls, running_stall
 
 MAX_BARS = 256
@@ -41,8 +42,7 @@ _ONE_AT_A_TIME = frozenset({"training_epoch", "dataset_map"})
 _FAILURE = 0
 """The clock's number of the first failure; bars count from 1."""
 
-BAR_END = re.compile(rb"%(?: Completed \||\|[^|]{0,1200}\|)[^\[\]]{0,60}\[\d[^\]]{0,400}\](?=.)")
-"""The end of a bar that something else was written right behind."""
+_BAR_END = re.compile(rb"%(?: Completed \||\|[^|]{0,1200}\|)[^\[\]]{0,60}\[\d[^\]]{0,400}\](?=.)")
 _COUNT = r"[\d,]+(?:\.\d+)?[kMGTP]?"
 _CLOCK = r"(?:\d+ days?, )?\d+(?::\d\d){1,2}"
 _BAR = re.compile(
@@ -142,6 +142,16 @@ _SHARED_WORDS = tuple(word for word, _, names in _MILESTONES if names[0][0] in O
 def concerns_all(text: str) -> bool:
     """Whether a line of one worker can hold a figure that says something of the others too."""
     return any(word in text for word in _SHARED_WORDS)
+
+
+def end_of_bar(data: bytes) -> int:
+    """Where a bar ends that another process's words stand right behind; 0 without such words.
+
+    A bar that is redrawn in place leaves the cursor on its line, and whoever writes next writes there.
+    """
+    end = data.find(b"]") + 1
+    found = _BAR_END.search(data) if 0 < end < len(data) and not data.startswith(b"{") else None
+    return found.end() if found and clean(data[found.end() :]).strip() else 0
 
 
 def read_bar(text: str, worker: str | None = None) -> Progress | None:

@@ -7,14 +7,14 @@ from dataclasses import replace
 from io import BytesIO
 from itertools import accumulate
 
-from remote.logs import embedded, layouts, progress, saved, signs
+from remote.logs import embedded, layouts, saved, signs
 from remote.logs.diagnosis import diagnose
 from remote.logs.fatal import FatalReader
 from remote.logs.findings import Findings
 from remote.logs.fold import Fold
 from remote.logs.kinds import kind_of
 from remote.logs.prefixes import Line, Origin, read_line
-from remote.logs.progress import ProgressReader, concerns_all
+from remote.logs.progress import ProgressReader, concerns_all, end_of_bar
 from remote.logs.records import Segment, Splitter, clean
 from remote.logs.redrawn import Redrawn
 from remote.logs.repeats import whole
@@ -57,6 +57,7 @@ class LogReader:
         self._sequence = 0
         self._attempts: list[int] = []
         self._carried: Origin | None = None
+        self._transport = ""
         self._previous = b""
         self._crlf_everywhere = False
         self._finished = False
@@ -215,11 +216,14 @@ class LogReader:
 
     def _segment(self, segment: Segment, among: int = signs.ANY) -> None:
         if segment.first:
-            self._carried = None
+            self._carried, self._transport = None, ""
         data = segment.data
         borne = signs.signs_of(data, among)
-        glued = _end_of_bar(data) if borne & signs.BAR else 0
-        if glued:
+        glued = end_of_bar(data) if borne & signs.BAR else 0
+        wrapped = embedded.unwrap(clean(data)) if (borne or self._busy) and data.endswith(b"}") else None
+        if wrapped is not None:
+            self._unwrapped(wrapped, segment, borne)
+        elif glued:
             self._segment(segment._replace(data=data[:glued], end="return"), signs.BAR)
             self._segment(segment._replace(data=data[glued:], first=False))
         elif borne or self._busy:
@@ -229,9 +233,18 @@ class LogReader:
             for each in ready:
                 self._watched(each, borne if each is segment else signs.signs_of(each.data))
         elif segment.end == "return" and len(data) < 256:
-            self._carry(data)
+            self._carry(data, segment.first)
         if segment.end != "return":
             self._previous = data[:256]
+
+    def _unwrapped(self, text: str, segment: Segment, borne: int) -> None:
+        """The line that an object held; a traceback can stand beside it."""
+        if borne & signs.TRACE and embedded.may_hold(whole := clean(segment.data)):
+            self._embedded(whole, segment)
+        *updates, last = text.encode("utf-8", "replace").split(b"\r")
+        for update in updates:
+            self._segment(segment._replace(data=update, end="return"))
+        self._segment(segment._replace(data=last, first=segment.first and not updates))
 
     def _watched(self, segment: Segment, borne: int) -> None:
         before = (self._sequence, self._fatal.deaths)
@@ -239,9 +252,11 @@ class LogReader:
         if before != (self._sequence, self._fatal.deaths):
             self._progress.failed(segment.line, segment.offset)
 
-    def _carry(self, data: bytes) -> None:
+    def _carry(self, data: bytes, first: bool) -> None:
         """A prefix, then a carriage return, then the bar that the prefix belongs to."""
-        line = read_line(clean(data))
+        line = self._wrapping.read(clean(data))
+        if first:
+            self._transport = line.transport
         if not line.text:
             self._carried = line.origins[-1] if line.origins[-1].label else self._carried
 
@@ -249,9 +264,11 @@ class LogReader:
         text = clean(segment.data)
         if borne & signs.TRACE and embedded.may_hold(text):
             self._embedded(text, segment)
-        if text.endswith("}"):
-            text = embedded.unwrap(text) or text
         line = self._wrapping.read(text)
+        if segment.first:
+            self._transport = line.transport
+        else:
+            line = line.within(self._transport)
         if segment.end == "return" and not line.text:
             if line.origins[-1].label:
                 self._carried = line.origins[-1]
@@ -375,16 +392,6 @@ class LogReader:
             stream.read(origin, line.hint, line.level, line.text, segment.line, segment.offset, False)
         for stream in streams.values():
             stream.finish()
-
-
-def _end_of_bar(data: bytes) -> int:
-    """Where a bar ends that another process's words stand right behind; 0 without such words.
-
-    A bar that is redrawn in place leaves the cursor on its line, and whoever writes next writes there.
-    """
-    end = data.find(b"]") + 1
-    found = progress.BAR_END.search(data) if 0 < end < len(data) and not data.startswith(b"{") else None
-    return found.end() if found and clean(data[found.end() :]).strip() else 0
 
 
 def _last_text(line: bytes) -> bytes:

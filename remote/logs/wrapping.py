@@ -64,7 +64,7 @@ class Wrapping:
                 origins = tuple(origin._replace(key=key + origin.key) for origin in inner.origins)
                 if line.origins[-1].label and not any(origin.label for origin in origins):
                     origins = (line.origins[-1]._replace(key=key),)
-                return inner._replace(origins=origins, hint=inner.hint or line.hint)
+                return inner._replace(origins=origins, hint=inner.hint or line.hint, transport=key)
         return line
 
     def _head(self, text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from log_tools import PLAIN, logged, only, read
 
@@ -65,3 +67,17 @@ def test_a_bar_or_a_figure_behind_another_workers_bar_is_its_own() -> None:
 def test_what_a_trainer_prints_behind_its_bar_changes_nothing() -> None:
     found = read("  5%|▌         | 10/200 [00:10<03:10,  1.0it/s]{'loss': 1.23, 'epoch': 0.1}\n")
     assert ([(item.kind, item.done) for item in found.progress], found.tracebacks) == ([("generic_tqdm", 10)], ())
+
+
+@pytest.mark.parametrize("head", ["2025-10-02T10:11:12.123456789Z stderr F ", "vllm-1  | ", "gpu01: "])
+def test_a_shippers_words_stand_before_the_bar_and_hold_for_what_is_behind_it(head: str) -> None:
+    lines = [f"(Worker_TP1 pid=2) {line}\n" for line in PLAIN.splitlines()]
+    text = "".join(f"{head}{bar(number) if number % 2 else ''}{line}" for number, line in enumerate(lines))
+    assert only(read(text)).frames == only(read(PLAIN)).frames
+
+
+def test_a_bar_inside_one_json_object_a_line_is_no_part_of_what_is_behind_it() -> None:
+    lines = [f"(Worker_TP1 pid=2) {line}\n" for line in PLAIN.splitlines()]
+    found = read("".join(json.dumps({"log": bar(n) + line}) + "\n" for n, line in enumerate(lines)))
+    assert only(found).frames == only(read(PLAIN)).frames
+    assert [(item.kind, item.done) for item in found.progress] == [("cudagraph_capture", len(lines) - 1)]
