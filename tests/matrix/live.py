@@ -44,7 +44,7 @@ def new(wanted: str) -> tuple[tuple[str, str], ...]:
 ITEMS = (
     Item("D01", "encoder-decoder-flag", old(">=0.12.0")),
     Item("D02", "kv-cache-specs", old(">=0.12.0")),
-    Item("D02r", "kv-cache-specs-required", new(">=0.11.1,<0.12.0")),
+    Item("D02r", "kv-cache-specs-required", new("<0.12.0")),
     Item("D03", "scheduler-block-size", old(">=0.11.1")),
     Item("D04", "embed-input-ids", old(">=0.11.1")),
     Item("D05", "eagle3-gate", old("<0.18.0"), architecture=DEEPSEEK),
@@ -75,7 +75,6 @@ JUDGED = {
     ("missing-method", "sample_tokens"): (TRUE, "D08 the other way round"),
     ("unknown-argument", "block_size"): (TRUE, "D03 the other way round"),
     ("unknown-argument", "is_encoder_decoder"): (TRUE, "D01 the other way round"),
-    ("missing-argument", "kv_cache_specs"): (TRUE, "D02r where D11 stops the import first"),
     ("missing-import", "SupportsHMA"): (TRUE, "this vLLM is older than hs-connectors needs"),
     ("missing-import", "AttentionMetadata"): (TRUE, "this vLLM is older than hs-connectors needs"),
     ("missing-import", "HiddenStateCacheSpec"): (TRUE, "this vLLM is older than hs-connectors needs"),
