@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from console import check_command, headless, parse_command, reports, stranger
+from console import check_command, headless, mask_report, parse_command, reports, stranger
 from console.demo import DEMO_PAIR, PAIRS, make_demo
 from console.errors import UserError
 from console.patching import in_run, require_patch, require_switch
@@ -244,6 +244,23 @@ def check(
     if not drift:
         raise UserError("`eyas check` must be told what to check.", "Write `eyas check --drift`.")
     raise typer.Exit(check_command.drift(project, host, site, architecture, as_json))
+
+
+@app.command()
+def prepare(
+    show: Annotated[int | None, typer.Option("--show", min=0, help="Number of the sample, from 0.")] = None,
+    project: ProjectOption = None,
+    host: HostOption = None,
+    run: RunOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a sample of the run's dataset with its loss mask: what is trained on stands out."""
+    if show is None:
+        raise UserError("`eyas prepare` must be told what to show.", "Write `eyas prepare --show 0`.")
+    with headless.connected(open_project(project, host)) as connection:
+        view = connection.run(run)
+        sample = connection.sample(view.run, show)
+        _answer({"run": view.run, **sample}, "\n".join(mask_report.lines(sample)), as_json)
 
 
 @patches_app.callback()

@@ -27,6 +27,8 @@ from remote.views import DONE, RUNNING, WAITING, RunView, StageView
 from remote.wire import from_wire
 
 CONNECT_TIMEOUT = 60.0
+SPELL_TIMEOUT = 240.0
+"""The host imports the tokenizer's library first."""
 HAND_OVER_TIMEOUT = 60.0
 """Far above the moment that one stage's supervisor needs to start the next."""
 
@@ -107,6 +109,11 @@ class Connection:
         params = self.project.start_params()
         found = self.request(protocol.DRIFT, settings=params["settings"], switches=params["switches"])
         return from_wire(Judged, found["drift"])
+
+    def sample(self, run: str, index: int) -> dict[str, Any]:
+        """A sample of the run's dataset in words, with its mask."""
+        found: dict[str, Any] = self.request(protocol.ROW, run=run, index=index, timeout=SPELL_TIMEOUT)["sample"]
+        return found
 
     def follow(self, run: str, on_change: Callable[[RunView], None]) -> RunView:
         """Watch `run` until nothing of it runs any more; `on_change` gets every view. Returns the last one.

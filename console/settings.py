@@ -59,11 +59,11 @@ class RunSettings(Section):
         "to have one made and trained",
     )
     conversations: str = Field(
-        "stdlib", description="conversations: a .jsonl file on the host, or `stdlib` for Python's own docstrings"
+        "stdlib", description="conversations: a .json or .jsonl file on the host, or `stdlib` for Python's docstrings"
     )
     pair: Literal["seed", "current"] = Field("seed", description="which environments the stages use")
     tensor_parallel: Annotated[int, Field(ge=1)] = Field(1, description="GPUs (on the CPU: workers) per target model")
-    max_length: Annotated[int, Field(ge=8)] = Field(2048, description="tokens a conversation is cut to")
+    max_length: Annotated[int, Field(ge=8)] = Field(2048, description="tokens of the longest sample")
     layers: Literal["auto"] | tuple[int, ...] = Field(
         "auto", description="aux layers in vLLM's convention, or `auto` for its default"
     )
@@ -82,6 +82,12 @@ class TargetStageSettings(StageSettings):
     steps: Annotated[int, Field(ge=1)] | None = Field(None, description="training steps of the tiny target")
 
 
+class PrepareStageSettings(StageSettings):
+    long: Literal["truncate", "drop"] = Field(
+        "truncate", description="what becomes of a conversation longer than run.max_length"
+    )
+
+
 class ExtractStageSettings(StageSettings):
     backend: Literal["auto", "native", "generator", "transformers"] = Field(
         "auto", description="the way to have hidden states; auto takes what the environment offers"
@@ -91,7 +97,9 @@ class ExtractStageSettings(StageSettings):
 class StagesSettings(Section):
     provision: StageSettings = Field(StageSettings(), description="makes the stage environment")
     target: TargetStageSettings = Field(TargetStageSettings(), description="makes the tiny target model")
-    prepare: StageSettings = Field(StageSettings(), description="conversations to token ids and loss mask")
+    prepare: PrepareStageSettings = Field(
+        PrepareStageSettings(), description="conversations to token ids and loss mask"
+    )
     extract: ExtractStageSettings = Field(ExtractStageSettings(), description="hidden states of the target model")
 
 

@@ -1,4 +1,4 @@
-"""`python -m pipeline plan | patches | drift | STAGE`. The first three read JSON on stdin and answer on stdout."""
+"""`python -m pipeline plan | patches | drift | show | STAGE`; all but a stage read JSON and answer in JSON."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from typing import Any
 
 from pipeline.problem import Problem
+
+ANSWERS = ("plan", "patches", "drift", "show")
 
 
 def answer(command: str) -> int:
@@ -28,11 +30,11 @@ def main(argv: list[str]) -> int:
     from pipeline.report import run_stage
     from pipeline.stages import STAGES
 
-    if argv in (["plan"], ["patches"], ["drift"]):
+    if len(argv) == 1 and argv[0] in ANSWERS:
         return answer(argv[0])
     stage = next((stage for stage in STAGES if argv == [stage.name]), None)
     if stage is None:
-        names = ", ".join(["plan", "patches", "drift", *(s.name for s in STAGES)])
+        names = ", ".join([*ANSWERS, *(s.name for s in STAGES)])
         print(f"There is no stage {' '.join(argv)!r}; use one of: {names}.", file=sys.stderr)
         return 2
     return run_stage(stage.module)

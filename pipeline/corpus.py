@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import random
+import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ _PACKAGES = (
 )
 
 
-def conversations(count: int, seed: int = 0) -> list[list[Message]]:
+def conversations(count: int = sys.maxsize, seed: int = 0) -> list[list[Message]]:
     """At most `count` conversations of one to three turns, in a shuffled, repeatable order."""
     pairs = list(_pairs())
     random.Random(seed).shuffle(pairs)

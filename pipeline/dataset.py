@@ -1,21 +1,22 @@
 """The dataset between prepare and extract: `dataset.jsonl`, one sample a line.
 
-    {"index": 0, "token_ids": [3, 17, …], "loss_mask": [0, 0, 1, …]}
+    {"index": 0, "place": "chat.jsonl:7", "token_ids": [3, 17, …], "loss_mask": [0, 0, 1, …]}
 
 `token_ids` and `loss_mask` are equally long; the mask is 1 on the tokens that the assistant says, its end-of-turn
-token included. `dataset.json` beside it names where it came from.
+token included. `place` is the conversation's. `dataset.json` beside it names where all came from, and the `marks`
+(`pipeline.masking.Marks`) by which the masks were found.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.files import write_whole
+from pipeline import files
 from pipeline.report import StageError
 
 SAMPLES = "dataset.jsonl"
@@ -29,6 +30,7 @@ class Sample:
     index: int
     token_ids: tuple[int, ...]
     loss_mask: tuple[int, ...]
+    place: str = ""
 
     @property
     def digest(self) -> str:
@@ -36,29 +38,38 @@ class Sample:
         return hashlib.sha256(json.dumps(self.token_ids).encode()).hexdigest()
 
 
-def write(folder: Path, samples: Iterable[Sample], about: dict[str, Any]) -> None:
+def write(folder: Path, samples: Iterable[Sample], about: Mapping[str, Any]) -> None:
+    """Writes the samples as they come. `about` is read after the last one, so their maker may still fill it."""
     folder.mkdir(parents=True, exist_ok=True)
-    rows = ({"index": s.index, "token_ids": s.token_ids, "loss_mask": s.loss_mask} for s in samples)
-    write_whole(folder / SAMPLES, "".join(json.dumps(row) + "\n" for row in rows).encode())
-    write_whole(folder / ABOUT, json.dumps(about, indent=1).encode())
+    with files.whole(folder / SAMPLES) as file:
+        for s in samples:
+            row = {"index": s.index, "place": s.place, "token_ids": s.token_ids, "loss_mask": s.loss_mask}
+            file.write(json.dumps(row).encode() + b"\n")
+    files.write_whole(folder / ABOUT, json.dumps(about, indent=1).encode())
 
 
 def read(folder: Path) -> list[Sample]:
     """All samples. Raises StageError when there is no dataset or a line is broken."""
+    return list(iterate(folder))
+
+
+def iterate(folder: Path) -> Iterator[Sample]:
+    """The samples one at a time. Raises StageError as `read` does."""
     path = folder / SAMPLES
-    samples: list[Sample] = []
+    number = 0
     try:
         with path.open(encoding="utf-8") as file:
             for line in file:
+                number += 1
                 row = json.loads(line)
-                sample = Sample(row["index"], tuple(row["token_ids"]), tuple(row["loss_mask"]))
+                place = row.get("place", "")
+                sample = Sample(row["index"], tuple(row["token_ids"]), tuple(row["loss_mask"]), place)
                 if not sample.token_ids or len(sample.token_ids) != len(sample.loss_mask):
                     raise ValueError("token_ids and loss_mask differ in length or are empty")
-                samples.append(sample)
+                yield sample
     except FileNotFoundError:
         raise StageError(f"There is no dataset {path}; run the stage prepare first.") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise StageError(f"{path}:{len(samples) + 1} is no sample ({error}); run the stage prepare again.") from error
-    if not samples:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StageError(f"{path}:{number} is no sample ({error}); run the stage prepare again.") from error
+    if not number:
         raise StageError(f"The dataset {path} is empty; run the stage prepare again.")
-    return samples

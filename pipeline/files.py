@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, in place once the block is through; after an exception in it nothing is there.
+
+    Goes through a hidden sibling, fsync and rename, so that no reader and no crash ever sees a part of it.
+    """
+    half = path.with_name(f".{path.name}.tmp")
+    try:
+        with half.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(path)
+    finally:
+        half.unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Writes through a hidden sibling, fsync and rename, so that no reader and no crash ever sees a part of it."""
-    half = path.with_name(f".{path.name}.tmp")
-    with half.open("wb") as file:
+    with whole(path) as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    half.replace(path)
-    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,38 +1,64 @@
-"""Token ids and loss mask of a conversation, both from the chat template and the token ids it gives.
+"""The loss mask of a sample, found in its token ids alone.
 
-The mask is found by rendering the conversation up to each assistant turn with the generation prompt, and up to its
-end: the token ids in between are what the assistant says. Characters are never compared, so no regular expression has
-to know the template.
+Characters are never compared and no offsets are asked for: slow tokenizers, Kimi's among them, have none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from pipeline.corpus import Message
-
-Render = Callable[[Sequence[Message], bool], list[int]]
-"""(messages, add the generation prompt) → token ids."""
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 
 class MaskError(ValueError):
-    """The template does not render a conversation turn by turn, or no assistant says anything in it."""
+    """Why a conversation cannot become token ids and a mask; what to do about it, after a semicolon."""
 
 
-def encode(messages: Sequence[Message], render: Render) -> tuple[list[int], list[int]]:
-    """(token_ids, loss_mask), equally long, uncut. Raises MaskError."""
-    ids = render(messages, False)
-    mask = [0] * len(ids)
-    for turn, message in enumerate(messages):
-        if message["role"] != "assistant":
+@dataclass(frozen=True)
+class Marks:
+    """Token ids by which the assistant's turns are known."""
+
+    header: tuple[int, ...]
+    """Before what the assistant says."""
+    ends: tuple[int, ...]
+    """Any of them ends the turn and belongs to it."""
+    openings: tuple[tuple[int, ...], ...] = ()
+    """What may stand after a header and is not said by the assistant: an empty reasoning, or an open one that the
+    prompt ended with. The longest that fits counts."""
+
+    @classmethod
+    def of(cls, header: Sequence[int], ends: Sequence[int], openings: Sequence[Sequence[int]] = ()) -> Marks:
+        longest_first = sorted({tuple(ids) for ids in openings if ids}, key=len, reverse=True)
+        return cls(tuple(header), tuple(ends), tuple(longest_first))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Marks:
+        return cls.of(data["header"], data["ends"], data["openings"])
+
+    def to_json(self) -> dict[str, Any]:
+        return {"header": self.header, "ends": self.ends, "openings": self.openings}
+
+
+def turns(token_ids: Sequence[int], marks: Marks) -> Iterator[range]:
+    """Positions of what the assistant says, a range a turn, its end-of-turn token included.
+
+    A turn that a cut left without its end reaches to the last token.
+    """
+    ids, size, place = tuple(token_ids), len(marks.header), 0
+    ends = frozenset(marks.ends)
+    while place + size <= len(ids):
+        if ids[place] != marks.header[0] or ids[place : place + size] != marks.header:
+            place += 1
             continue
-        before = render(messages[:turn], True)
-        until = render(messages[: turn + 1], False)
-        if ids[: len(until)] != until or until[: len(before)] != before:
-            raise MaskError(
-                f"the chat template renders turn {turn} differently once others follow, so its tokens cannot be told"
-            )
-        mask[len(before) : len(until)] = [1] * (len(until) - len(before))
-    if not any(mask):
-        raise MaskError("no token of it is said by the assistant, so there is nothing to learn from")
-    return ids, mask
+        start = place = place + size
+        start += next((len(o) for o in marks.openings if ids[start : start + len(o)] == o), 0)
+        place = next((k + 1 for k in range(start, len(ids)) if ids[k] in ends), len(ids))
+        yield range(start, place)
+
+
+def mask(token_ids: Sequence[int], marks: Marks) -> list[int]:
+    """1 on what the assistant says, else 0; as long as `token_ids`."""
+    found = [0] * len(token_ids)
+    for turn in turns(token_ids, marks):
+        found[turn.start : turn.stop] = [1] * len(turn)
+    return found

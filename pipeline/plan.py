@@ -98,7 +98,7 @@ def _check_conversations(wanted: Settings) -> None:
         raise Problem(
             "bad_settings",
             f"There is no file of conversations {wanted.conversations} on the host.",
-            'Correct run.conversations: the full path of a JSON Lines file, or "stdlib".',
+            'Correct run.conversations: the full path of a JSON or JSON Lines file, or "stdlib".',
         )
     if path.stat().st_size == 0:
         raise Problem("bad_settings", f"The file of conversations {path} is empty.", "Point run.conversations at data.")

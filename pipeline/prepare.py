@@ -2,74 +2,153 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import itertools
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from pipeline import conversations, dataset, products, settings
-from pipeline.corpus import Message
+from pipeline.chat.load import Chat, chat_of
+from pipeline.conversations import Conversation
 from pipeline.dataset import Sample
-from pipeline.masking import MaskError, Render, encode
+from pipeline.masking import MaskError
 from pipeline.report import Pace, StageError, artifact, metric, note
+from pipeline.settings import Settings
+
+log = logging.getLogger("pipeline.prepare")
+NAMED = 20
+"""Rows with a fault that are named one by one."""
+TOLD = 50
+"""Conversations from one word of progress to the next."""
+
+
+@dataclass
+class Tally:
+    """What became of the conversations."""
+
+    rows: int = 0
+    samples: int = 0
+    tokens: int = 0
+    trained: int = 0
+    """Tokens under the mask."""
+    longest: int = 0
+    long: int = 0
+    """Over run.max_length, cut or left out."""
+    dropped: int = 0
+    """Left out for it, or without a token of the assistant once cut."""
+    faults: list[str] = field(default_factory=list)
+    """The first NAMED of them."""
+    faulty: int = 0
 
 
 def main() -> None:
     wanted = settings.of_attempt()
-    render = _renderer(str(products.target(wanted)))
-    rows = conversations.read(wanted.conversations, wanted.samples)
-    if len(rows) < wanted.samples:
-        note(f"{wanted.conversations} holds {len(rows)} conversations; run.samples asks for {wanted.samples}.")
-    samples: list[Sample] = []
-    dropped = cut = 0
-    pace = Pace("tokenising conversations", len(rows), "samples")
-    for place, messages in rows:
-        try:
-            ids, mask = encode(messages, render)
-        except MaskError as error:
-            raise StageError(f"{place} cannot be used: {error}; correct it or the target's chat template.") from error
-        cut += len(ids) > wanted.max_length
-        ids, mask = ids[: wanted.max_length], mask[: wanted.max_length]
-        if any(mask):
-            samples.append(Sample(len(samples), tuple(ids), tuple(mask)))
-        else:
-            dropped += 1
-        pace.step()
-    if not samples:
-        raise StageError(
-            f"No conversation has an assistant token within run.max_length {wanted.max_length}; raise run.max_length."
-        )
-    if cut:
-        note(f"{cut} samples were cut to {wanted.max_length} tokens; {dropped} had no assistant token left.")
+    target = products.target(wanted)
+    source = conversations.read(wanted.conversations)
+    first = next(source)
+    try:
+        chat = chat_of(target)
+    except StageError as error:
+        raise StageError(f"Neither {first.place} nor any other conversation can become a sample. {error}") from error
+    tally = Tally()
+    about = {
+        "conversations": wanted.conversations,
+        "target": str(target),
+        "max_length": wanted.max_length,
+        "long": wanted.long,
+        "chat_format": chat.name,
+        "marks": chat.marks.to_json() if chat.marks else None,
+    }
     folder = products.dataset()
-    dataset.write(
-        folder,
-        samples,
-        {
-            "conversations": wanted.conversations,
-            "target": str(products.target(wanted)),
-            "max_length": wanted.max_length,
-            "samples": len(samples),
-            "dropped": dropped,
-        },
-    )
-    metric("samples", len(samples))
-    metric("tokens", sum(len(s.token_ids) for s in samples))
-    metric("loss_tokens", sum(sum(s.loss_mask) for s in samples))
-    metric("longest", max(len(s.token_ids) for s in samples))
-    metric("dropped", dropped)
+    dataset.write(folder, _samples(itertools.chain([first], source), wanted, chat, tally, about), about)
+    _tell(wanted, chat, tally)
     artifact(folder / dataset.SAMPLES)
 
 
-def _renderer(target: str) -> Render:
-    from transformers import AutoTokenizer
+def _samples(
+    source: Iterable[Conversation], wanted: Settings, chat: Chat, tally: Tally, about: dict[str, object]
+) -> Iterator[Sample]:
+    """Raises StageError when a conversation cannot be used; all that were asked for are looked at first."""
+    pace = Pace("tokenising conversations", wanted.samples, "samples")
+    for conversation in source:
+        if tally.samples + tally.faulty == wanted.samples:
+            break
+        tally.rows += 1
+        sample = _sample(conversation, wanted, chat, tally)
+        if sample is not None and not tally.faulty:
+            yield sample
+        if tally.rows % TOLD == 0:
+            pace.step(tally.samples - pace.done)
+    pace.step(tally.samples - pace.done)
+    if tally.faulty:
+        more = f" {tally.faulty - 1} more of {tally.rows} rows cannot be used; the log names them."
+        raise StageError(tally.faults[0] + (more if tally.faulty > 1 else ""))
+    if not tally.samples:
+        raise StageError(
+            f"No conversation of {wanted.conversations} has an assistant token within run.max_length "
+            f"{wanted.max_length}; raise run.max_length."
+        )
+    about.update(samples=tally.samples, long_samples=tally.long, dropped=tally.dropped)
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(target, trust_remote_code=True)
-    if not tokenizer.chat_template:
-        raise StageError(f"The tokenizer in {target} has no chat template; add one to its tokenizer_config.json.")
 
-    def render(messages: Sequence[Message], prompt: bool) -> list[int]:
-        if not messages and not prompt:
-            return []
-        ids = tokenizer.apply_chat_template(list(messages), add_generation_prompt=prompt, return_dict=False)
-        return [int(i) for i in ids]
+def _sample(conversation: Conversation, wanted: Settings, chat: Chat, tally: Tally) -> Sample | None:
+    if conversation.fault:
+        _fault(tally, f"{conversation.place} {conversation.fault}.")
+        return None
+    try:
+        ids, mask = chat.encode(conversation.messages)
+    except MaskError as error:
+        _fault(tally, f"{conversation.place} cannot be used: {error}.")
+        return None
+    if len(ids) > wanted.max_length:
+        tally.long += 1
+        ids, mask = ids[: wanted.max_length], mask[: wanted.max_length]
+        if wanted.long == "drop" or not any(mask):
+            tally.dropped += 1
+            return None
+    sample = Sample(tally.samples, tuple(ids), tuple(mask), conversation.place)
+    tally.samples += 1
+    tally.tokens += len(ids)
+    tally.trained += sum(mask)
+    tally.longest = max(tally.longest, len(ids))
+    return sample
 
-    return render
+
+def _fault(tally: Tally, sentence: str) -> None:
+    tally.faulty += 1
+    if len(tally.faults) < NAMED:
+        tally.faults.append(sentence)
+        log.error("%s", sentence)
+
+
+def _tell(wanted: Settings, chat: Chat, tally: Tally) -> None:
+    if tally.samples < wanted.samples:
+        note(f"{wanted.conversations} gave {tally.samples} samples; run.samples asks for {wanted.samples}.")
+    if tally.long:
+        longer = (
+            f"{tally.long} of {tally.rows} conversations are longer than run.max_length, {wanted.max_length} tokens"
+        )
+        if wanted.long == "drop":
+            note(f'{longer}, and were left out (stage.prepare.long = "drop").')
+        else:
+            none_left = (
+                f"; {tally.dropped} had no token of the assistant left and were left out" if tally.dropped else ""
+            )
+            note(f"{longer}, and were cut to it{none_left}.")
+    if chat.erased:
+        note(
+            f"{chat.erased} earlier turns have reasoning, which the chat template shows no model again: it is not "
+            "trained on. The reasoning of the last turn is."
+        )
+    note(
+        f"{tally.samples} samples, {tally.tokens} tokens, {tally.trained} of them trained on; chat format {chat.name}."
+    )
+    for name, value in (
+        ("samples", tally.samples),
+        ("tokens", tally.tokens),
+        ("loss_tokens", tally.trained),
+        ("longest", tally.longest),
+        ("long", tally.long),
+        ("dropped", tally.dropped),
+    ):
+        metric(name, value)

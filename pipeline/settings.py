@@ -24,6 +24,7 @@ TINY = "tiny"
 STDLIB = "stdlib"
 DTYPES = ("auto", "bfloat16", "float32")
 BACKENDS = ("auto", "native", "generator", "transformers")
+LONG = ("truncate", "drop")
 AUX_LAYERS = 3
 """An EAGLE-3 draft model is fed by three aux layers."""
 
@@ -35,11 +36,13 @@ class Settings:
     target: str = TINY
     """A name of TARGETS has a tiny target made; anything else is the folder of one."""
     conversations: str = STDLIB
-    """`stdlib` makes conversations; anything else is a JSON Lines file."""
+    """`stdlib` makes conversations; anything else is a JSON or JSON Lines file."""
     pair: str = "seed"
     tensor_parallel: int = 1
     max_length: int = 2048
-    """Tokens a sample is cut to."""
+    """Tokens of the longest sample."""
+    long: str = "truncate"
+    """What becomes of a longer conversation: one of LONG."""
     layers: tuple[int, ...] | None = None
     """Aux layers; None follows the default rule (2, n // 2, n - 3)."""
     samples: int = 64
@@ -73,6 +76,9 @@ def parse(data: Mapping[str, Any]) -> Settings:
     if dtype not in DTYPES:
         raise _bad(f"run.dtype is {dtype!r}", f"Use one of: {', '.join(DTYPES)}.")
     stages = _table(data, "stage")
+    long = _table(stages, "prepare").get("long", Settings.long)
+    if long not in LONG:
+        raise _bad(f"stage.prepare.long is {long!r}", f"Use one of: {', '.join(LONG)}.")
     environments = _table(data, "environment")
     return Settings(
         target=_text(run, "target", TINY),
@@ -80,6 +86,7 @@ def parse(data: Mapping[str, Any]) -> Settings:
         pair=pair,
         tensor_parallel=_integer(run, "tensor_parallel", 1, 1, 64),
         max_length=_integer(run, "max_length", 2048, 8, 1 << 20),
+        long=long,
         layers=None if layers == "auto" else _layers(layers),
         samples=_integer(run, "samples", 64, 1, 100_000_000),
         batch_size=_integer(run, "batch_size", 8, 1, 4096),

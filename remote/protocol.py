@@ -39,6 +39,7 @@ PAGE = "page"  # run, stage, attempt, line | time | offset, exact | none: the en
 SEARCH = "search"  # run, stage, attempt, pattern | errors, offset, back, ignore_case, limit -> hits, next, size, read
 PATCHES = "patches"  # settings, switches -> {"patches": [PatchStatus], "environment": [line], "troubles": [line]}
 DRIFT = "drift"  # settings, switches -> {"drift": Judged}: what does not fit in that environment, its patches beside it
+ROW = "row"  # run, index -> {"sample": {index, place, tokens, trained, runs: [{trained, tokens, text}]}} of its dataset
 TELEMETRY = "telemetry"  # on, period -> {}; then pushes SAMPLE
 PING = "ping"
 

@@ -1,13 +1,15 @@
 """Gate `loss-mask`: the mask stands on what the assistant says, and nothing that was to be learnt is gone.
 
-Works on token ids alone: a turn begins with the template's header of the assistant and ends with its end-of-turn token.
+Works on token ids alone, by the marks of the chat format that `prepare` leaves in dataset.json.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pipeline import masking
 from pipeline.gates.report import GateReport, failed, passed
+from pipeline.masking import Marks
 
 GATE = "loss-mask"
 
@@ -15,19 +17,15 @@ GATE = "loss-mask"
 def check(
     token_ids: Sequence[int],
     mask: Sequence[int],
-    header: Sequence[int],
-    end: int,
+    marks: Marks,
     reasoning: Sequence[Sequence[int]] = (),
 ) -> GateReport:
-    """`header` are the ids before an assistant's words (`<|im_assistant|>assistant<|im_middle|>`), `end` the id after.
-
-    `reasoning` are the ids of each reasoning that the conversation has and the mask must cover.
-    """
+    """`reasoning` are the ids of each reasoning that the conversation has and the mask must cover."""
     if len(mask) != len(token_ids):
         return failed(GATE, "mask shifted", f"The mask has {len(mask)} entries for {len(token_ids)} tokens.")
-    expected = expected_mask(token_ids, header, end)
+    expected = masking.mask(token_ids, marks)
     if not any(mask):
-        turns = sum(1 for i in range(1, len(expected)) if expected[i] and not expected[i - 1])
+        turns = len(list(masking.turns(token_ids, marks)))
         return failed(
             GATE,
             "empty mask",
@@ -44,23 +42,6 @@ def check(
                 "masked tokens: the chat template leaves it out.",
             )
     return passed(GATE, f"The mask covers {sum(mask)} of {len(mask)} tokens, all said by the assistant.")
-
-
-def expected_mask(token_ids: Sequence[int], header: Sequence[int], end: int) -> list[int]:
-    """1 from after each header until and including the next end-of-turn token."""
-    mask = [0] * len(token_ids)
-    place, size = 0, len(header)
-    while place + size <= len(token_ids):
-        if list(token_ids[place : place + size]) != list(header):
-            place += 1
-            continue
-        place += size
-        while place < len(token_ids):
-            mask[place] = 1
-            place += 1
-            if token_ids[place - 1] == end:
-                break
-    return mask
 
 
 def _pairing(mask: list[int], expected: list[int]) -> GateReport:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from remote import protocol
-from remote.agent import fit, processes
+from remote.agent import fit, processes, samples
 from remote.agent.error_places import ErrorPlaces
 from remote.agent.files import boottime
 from remote.agent.jobs import Lane, Wake, as_remote
@@ -92,6 +92,7 @@ class Agent:
             protocol.SEARCH: self._search,
             protocol.PATCHES: lambda request: self._ask("patches", request),
             protocol.DRIFT: lambda request: self._ask("drift", request),
+            protocol.ROW: self._row,
             protocol.TELEMETRY: self._turn_telemetry,
             protocol.PING: self._ping,
         }
@@ -323,6 +324,10 @@ class Agent:
     def _ask(self, command: str, request: Request) -> None:
         given = {"settings": _object(request, "settings"), "switches": _object(request, "switches", {})}
         self._later(self._probes, request, lambda: ask_pipeline(command, given, self._bundle))
+
+    def _row(self, request: Request) -> None:
+        run, index = self._state.run(_text(request, "run")), _number(request, "index", 0)
+        self._later(self._probes, request, lambda: samples.sample(run, index, self._bundle))
 
     def _turn_telemetry(self, request: Request) -> dict[str, Any]:
         period = request.get("period", 1.0)

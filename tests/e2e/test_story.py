@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +66,23 @@ def test_the_command_line_says_it_in_words_too(broken: tuple[Workstation, dict[s
     assert "[root cause] AssertionError" in words and "patch prefix-caching" in words
     status = workstation.eyas("status").stdout
     assert "✖ extract" in status and "✔ prepare" in status
+
+
+def test_a_sample_is_shown_with_its_loss_mask(broken: tuple[Workstation, dict[str, Any]]) -> None:
+    workstation, run = broken
+    sample = workstation.json("prepare", "--show", "3")
+    rows = [json.loads(line) for line in (products(run) / "dataset" / "dataset.jsonl").read_text().splitlines()]
+    assert (sample["index"], sample["tokens"]) == (3, len(rows[3]["token_ids"]))
+    assert sample["trained"] == sum(rows[3]["loss_mask"]) == sum(r["tokens"] for r in sample["runs"] if r["trained"])
+    for before, after in itertools.pairwise(sample["runs"]):
+        if after["trained"]:
+            assert before["text"].endswith("<|im_assistant|>assistant<|im_middle|>")
+            assert after["text"].endswith("<|im_end|>")
+    said = workstation.eyas("prepare", "--show", "3")
+    assert said.returncode == 0 and "\x1b" not in said.stdout
+    assert [line for line in said.stdout.splitlines() if line.startswith("+ ")][-1].endswith("<|im_end|>")
+    beyond = workstation.eyas("prepare", "--show", "9999")
+    assert beyond.returncode == 2 and "Give a number from 0 to" in beyond.stderr
 
 
 def test_the_patch_is_off_and_says_so(broken: tuple[Workstation, dict[str, Any]]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 1200
+PAIRS = ("seed", "current")
 
 
 @dataclass(frozen=True)

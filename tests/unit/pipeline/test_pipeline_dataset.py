@@ -1,50 +1,36 @@
-"""Conversations and datasets read from files: what is broken is named with its place."""
+"""Datasets read from files: what is broken is named with its place."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pipeline import conversations, dataset
+from pipeline import dataset
 from pipeline.dataset import Sample
 from pipeline.layers import choose
 from pipeline.problem import Problem
 from pipeline.report import StageError
 
 
-def test_both_spellings_of_a_conversation_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "chat.jsonl"
-    path.write_text(
-        '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n\n'
-        '{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}\n'
-    )
-    (first, one), (second, two) = conversations.read(str(path), 9)
-    assert one == two == [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-    assert (first, second) == (f"{path}:1", f"{path}:3")
-    assert len(conversations.read(str(path), 1)) == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("{", "chat.jsonl:1 is no JSON"),
-        ('{"text": "x"}', "chat.jsonl:1 has no conversation"),
-        ('{"messages": [{"role": "tool", "content": "x"}]}', "chat.jsonl:1 has a turn that is not understood"),
-        ("\n", "chat.jsonl holds no conversation"),
-    ],
-)
-def test_a_broken_file_of_conversations_is_named_with_its_line(tmp_path: Path, text: str, words: str) -> None:
-    path = tmp_path / "chat.jsonl"
-    path.write_text(text)
-    with pytest.raises(StageError, match=words):
-        conversations.read(str(path), 9)
-
-
 def test_a_dataset_is_read_back_as_it_was_written(tmp_path: Path) -> None:
-    samples = [Sample(0, (1, 2, 3), (0, 1, 1)), Sample(1, (4,), (1,))]
+    samples = [Sample(0, (1, 2, 3), (0, 1, 1), "chat.jsonl:7"), Sample(1, (4,), (1,))]
     dataset.write(tmp_path / "dataset", samples, {"samples": 2})
     assert dataset.read(tmp_path / "dataset") == samples
+
+
+def test_a_dataset_that_fails_half_way_leaves_the_one_before(tmp_path: Path) -> None:
+    dataset.write(tmp_path, [Sample(0, (1,), (1,))], {"samples": 1})
+
+    def failing() -> Iterator[Sample]:
+        yield Sample(0, (2,), (1,))
+        raise StageError("no")
+
+    with pytest.raises(StageError):
+        dataset.write(tmp_path, failing(), {"samples": 2})
+    assert dataset.read(tmp_path) == [Sample(0, (1,), (1,))]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dataset.json", "dataset.jsonl"]
 
 
 @pytest.mark.parametrize("line", ['{"index": 1, "token_ids": [1], "loss_mask": []}', "{", '{"index": 1}'])

@@ -11,11 +11,13 @@ import wheels
 
 from compat import source
 from compat.catalogue import PATCHES
-from pipeline import gates
+from pipeline import gates, masking
 from pipeline.gates import aux_layers, dataset, engine_norms, loss_mask
+from pipeline.masking import Marks
 
 USER, ASSISTANT, MIDDLE, END, THINK, NO_THINK = 1, 2, 3, 4, 5, 6
 HEADER = (ASSISTANT, 50, MIDDLE)
+MARKS = Marks.of(HEADER, [END])
 REASONING = (30, 31, 32)
 
 
@@ -34,17 +36,17 @@ def conversation(reasoning: tuple[int, ...] = REASONING) -> list[int]:
 
 
 def mask_of(ids: list[int]) -> list[int]:
-    return loss_mask.expected_mask(ids, HEADER, END)
+    return masking.mask(ids, MARKS)
 
 
 def test_the_mask_runs_from_behind_the_header_through_the_end_of_each_turn() -> None:
     ids = conversation()
     said = [i for i, on in zip(ids, mask_of(ids), strict=True) if on]
     assert said == [20, 21, END, THINK, *REASONING, NO_THINK, 22, 23, 24, END]
-    report = loss_mask.check(ids, mask_of(ids), HEADER, END, [REASONING])
+    report = loss_mask.check(ids, mask_of(ids), MARKS, [REASONING])
     assert report.passed, report.sentence
     cut = ids[:-3]  # a sample that max_length ended within a turn
-    assert loss_mask.check(cut, mask_of(cut), HEADER, END, [REASONING]).passed
+    assert loss_mask.check(cut, mask_of(cut), MARKS, [REASONING]).passed
 
 
 @pytest.mark.parametrize("by", [1, -1, 3])
@@ -52,7 +54,7 @@ def test_a_mask_beside_its_tokens_is_told_by_how_many(by: int) -> None:
     ids = conversation()
     mask = mask_of(ids)
     moved = [0] * by + mask[:-by] if by > 0 else mask[-by:] + [0] * -by
-    report = loss_mask.check(ids, moved, HEADER, END)
+    report = loss_mask.check(ids, moved, MARKS)
     assert (report.fault, report.passed) == ("mask shifted", False)
     assert f"{abs(by)} tokens too {'late' if by > 0 else 'early'}" in report.sentence
 
@@ -61,23 +63,23 @@ def test_the_mask_of_another_row_is_told() -> None:
     ids = conversation()
     other = [USER, 10, END, *HEADER, 20, 21, 22, 23, END, USER, 9, 9, END, *HEADER, 7, 7, 7, 7, END]
     other += [USER] * (len(ids) - len(other))
-    assert loss_mask.check(ids, mask_of(other), HEADER, END).fault == "mask of another row"
-    assert loss_mask.check(ids, mask_of(ids)[:-1], HEADER, END).fault == "mask shifted"
+    assert loss_mask.check(ids, mask_of(other), MARKS).fault == "mask of another row"
+    assert loss_mask.check(ids, mask_of(ids)[:-1], MARKS).fault == "mask shifted"
 
 
 def test_an_empty_mask_is_told() -> None:
     ids = conversation()
-    report = loss_mask.check(ids, [0] * len(ids), HEADER, END)
+    report = loss_mask.check(ids, [0] * len(ids), MARKS)
     assert report.fault == "empty mask"
     assert "speaks 2 times" in report.sentence
 
 
 def test_reasoning_that_the_template_left_out_is_told() -> None:
     ids = conversation(reasoning=())
-    report = loss_mask.check(ids, mask_of(ids), HEADER, END, [REASONING])
+    report = loss_mask.check(ids, mask_of(ids), MARKS, [REASONING])
     assert report.fault == "reasoning erased"
     before = [USER, *REASONING, END, *conversation(reasoning=())]  # what the user says does not count
-    assert loss_mask.check(before, mask_of(before), HEADER, END, [REASONING]).fault == "reasoning erased"
+    assert loss_mask.check(before, mask_of(before), MARKS, [REASONING]).fault == "reasoning erased"
 
 
 def test_a_data_set_is_empty_masked_out_or_half_lost() -> None:

@@ -1,0 +1,1 @@
+"""Conversations through a target's own tokenizer and chat template: token ids and loss mask."""

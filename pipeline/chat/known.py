@@ -1,0 +1,156 @@
+"""The chat format of a known family: the mask comes from its special tokens, and what it covers is compared with what
+the assistant says."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from pipeline import masking
+from pipeline.chat.template import Template
+from pipeline.conversations import Message
+from pipeline.families.family import Family
+from pipeline.masking import Marks, MaskError
+
+PROBE: list[Message] = [{"role": "user", "content": "1"}]
+
+
+class KnownChat:
+    """Makes samples of conversations. `erased` counts reasonings of earlier turns: no model is shown them again, so
+    they are in no sample. Raises MaskError when the template asks for the assistant in a way the family has not."""
+
+    def __init__(self, template: Template, family: Family) -> None:
+        self.name = family.name
+        self.erased = 0
+        self._template = template
+        self._family = family
+        self._reasons = bool(family.thinks) and all(len(template.encode(token)) == 1 for token in family.thinks)
+        self._opening = self._prompt(PROBE)[1]
+        openings = {self._opening, *(family.empty if self._reasons else ())} - {""}
+        choices = "|".join(re.escape(opening) for opening in sorted(openings, key=len, reverse=True))
+        self._breaks = re.compile(f"({re.escape(family.header)}(?:{choices})?)")
+        ends = [ids[0] for ids in map(template.encode, family.ends) if len(ids) == 1]
+        self.marks = Marks.of(template.encode(family.header), ends, [template.encode(o) for o in openings])
+
+    def encode(self, messages: Sequence[Message]) -> tuple[list[int], list[int]]:
+        """(token_ids, loss_mask) of a whole conversation, equally long, uncut. Raises MaskError."""
+        self._check(messages)
+        plain, reasoning = self._apart(messages)
+        said = [message["content"] for message in plain if message["role"] == "assistant"]
+        if reasoning:
+            text, said[-1] = self._with_reasoning(plain, reasoning)
+        else:
+            text = self._template.render(plain, prompt=False)
+        ids = self._tokens(text)
+        self._compare(said, ids)
+        self._look_for_the_others(plain, text)
+        return ids, masking.mask(ids, self.marks)
+
+    def _check(self, messages: Sequence[Message]) -> None:
+        family = self._family
+        for number, message in enumerate(messages, 1):
+            if message["role"] not in family.roles:
+                raise MaskError(
+                    f"turn {number} has the role {message['role']!r}, which {family.name} does not know; use one of "
+                    f"{', '.join(family.roles)}"
+                )
+            text = message["content"] + message.get("reasoning", "")
+            held = next((t for t in (*family.special, *family.ends) if t in text and t not in family.thinks), None)
+            if held:
+                raise MaskError(
+                    f"the text of turn {number} holds {held!r}, which would end or begin a turn in its midst; take it "
+                    "out of the text"
+                )
+        if all(message["role"] != "assistant" for message in messages):
+            raise MaskError("no token of it is said by the assistant, so its mask is all zero; leave it out")
+
+    def _apart(self, messages: Sequence[Message]) -> tuple[list[Message], str]:
+        """The messages without reasoning, and the reasoning of the last one."""
+        plain: list[Message] = []
+        kept = ""
+        for number, message in enumerate(messages, 1):
+            content, reasoning = message["content"], message.get("reasoning", "")
+            if message["role"] == "assistant" and self._reasons and not reasoning and "</think>" in content:
+                reasoning, _, content = content.partition("</think>")
+                reasoning, content = reasoning.replace("<think>", "", 1), content.lstrip("\n")
+            reasoning = reasoning.strip()
+            if reasoning and not self._reasons:
+                raise MaskError(
+                    f"turn {number} has reasoning, and this target's tokenizer has no tokens for it; put it into the "
+                    "content, or take it out"
+                )
+            if message["role"] == "assistant" and not content.strip() and not reasoning:
+                raise MaskError(f"turn {number} is the assistant's and empty; leave it out")
+            self.erased += bool(reasoning) and number < len(messages)
+            kept = reasoning
+            plain.append({"role": message["role"], "content": content})
+        return plain, kept
+
+    def _with_reasoning(self, messages: Sequence[Message], reasoning: str) -> tuple[str, str]:
+        """The text as the engine sees it, a prompt by the template and what the model says to it; and the latter.
+
+        The template itself may erase the reasoning of the very turn that is to be learnt.
+        """
+        prompt, opening = self._prompt(messages[:-1])
+        styles = self._family.reasoning
+        before, after = next((style for style in styles if style[0] == opening), styles[0])
+        if opening and opening != before:
+            raise MaskError(
+                f"it has reasoning, and the chat template ends a prompt with {opening!r}, after which none can follow; "
+                "use the template of a model that reasons"
+            )
+        said = ("" if opening else before) + reasoning + after + messages[-1]["content"].strip("\n")
+        return prompt + said + self._family.ends[0], said
+
+    def _prompt(self, messages: Sequence[Message]) -> tuple[str, str]:
+        """A prompt and what it opens the assistant's turn with."""
+        family = self._family
+        text = self._template.render(messages, prompt=True)
+        opening = text.rpartition(family.header)[2]
+        if opening not in ("", *family.empty, *(before for before, _ in family.reasoning)):
+            raise MaskError(
+                f"the chat template ends a prompt with {opening[-40:]!r}, which {family.name} does not; use the "
+                "model's own template"
+            )
+        return text, opening
+
+    def _tokens(self, text: str) -> list[int]:
+        """Token ids with a break wherever a prompt ends: no token may reach across into what the model says."""
+        return [token for piece in self._breaks.split(text) if piece for token in self._template.encode(piece)]
+
+    def _compare(self, said: Sequence[str], ids: Sequence[int]) -> None:
+        """What the mask covers must be the assistant's texts, one by one."""
+        found = list(masking.turns(ids, self.marks))
+        if len(found) != len(said):
+            raise MaskError(
+                f"the assistant has {len(said)} turns in it and the chat template writes {len(found)}; mend the turns "
+                "or the template"
+            )
+        for number, (wanted, turn) in enumerate(zip(said, found, strict=True), 1):
+            if not turn or ids[turn[-1]] not in self.marks.ends:
+                raise MaskError(
+                    f"the assistant's turn {number} has no {self._family.ends[0]!r} at its end; mend the chat template"
+                )
+            text = self._template.decode(ids[turn.start : turn.stop - 1])
+            if _plain(text) != _plain(wanted):
+                raise MaskError(
+                    f"the assistant's turn {number} says {wanted[:40]!r} and its tokens say {text[:40]!r}; use a chat "
+                    "template and a tokenizer that leave the text as it is"
+                )
+
+    def _look_for_the_others(self, messages: Sequence[Message], text: str) -> None:
+        for number, message in enumerate(messages, 1):
+            content = message["content"].strip()
+            as_json = json.dumps(content, ensure_ascii=False)[1:-1]  # so some templates write what a tool answers
+            if message["role"] != "assistant" and content not in text and as_json not in text:
+                raise MaskError(
+                    f"the chat template leaves out turn {number}, of the role {message['role']!r}; mend the turns or "
+                    "the template"
+                )
+
+
+def _plain(text: str) -> str:
+    """Tokenizers may compose characters, templates may strip texts."""
+    return unicodedata.normalize("NFC", text).strip()

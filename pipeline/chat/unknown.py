@@ -1,0 +1,48 @@
+"""A chat format that is none of the families': the mask comes from rendering the conversation turn by turn.
+
+What is rendered up to an assistant turn with the generation prompt, and up to its end, differs by the token ids that
+the assistant says. No special token need be known, but the template must not write a turn differently once others
+follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeline.chat.template import Template
+from pipeline.conversations import Message
+from pipeline.masking import MaskError
+
+
+class UnknownChat:
+    """Makes samples of conversations."""
+
+    name = "unknown"
+    marks = None
+    erased = 0
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+
+    def encode(self, messages: Sequence[Message]) -> tuple[list[int], list[int]]:
+        """(token_ids, loss_mask) of a whole conversation, equally long, uncut. Raises MaskError."""
+        ids = self._ids(messages, False)
+        mask = [0] * len(ids)
+        for turn, message in enumerate(messages):
+            if message.get("reasoning"):
+                raise MaskError(f"turn {turn + 1} has reasoning, and how this chat template writes it is not known")
+            if message["role"] != "assistant":
+                continue
+            before, until = self._ids(messages[:turn], True), self._ids(messages[: turn + 1], False)
+            if ids[: len(until)] != until or until[: len(before)] != before:
+                raise MaskError(
+                    f"the chat template writes turn {turn + 1} differently once others follow, so its tokens cannot "
+                    "be told; leave the later turns out"
+                )
+            mask[len(before) : len(until)] = [1] * (len(until) - len(before))
+        if not any(mask):
+            raise MaskError("no token of it is said by the assistant, so its mask is all zero; leave it out")
+        return ids, mask
+
+    def _ids(self, messages: Sequence[Message], prompt: bool) -> list[int]:
+        return self._template.encode(self._template.render(messages, prompt)) if messages or prompt else []
