@@ -291,7 +291,7 @@ class LogReader:
             self._new_attempt()
         if segment.end == "return" and not line.text[:1].isspace() and "Traceback" not in line.text:
             return
-        self._traceback_line(origin, line, segment)
+        self._traceback_line(origin, line, segment, borne)
 
     def _new_attempt(self) -> None:
         self._settle_bars()
@@ -318,7 +318,7 @@ class LogReader:
 
     # -- tracebacks
 
-    def _traceback_line(self, origin: Origin, line: Line, segment: Segment) -> None:
+    def _traceback_line(self, origin: Origin, line: Line, segment: Segment, borne: int) -> None:
         key = (origin.key, f"{line.level} {line.source}" if line.source else "")
         if self._open:
             self._settle(key, segment)
@@ -328,7 +328,7 @@ class LogReader:
             self._fold.again(*error, stands_for)
             return
         if stream is None:
-            if not any(start in line.text for start in _STARTS):
+            if not (borne & signs.TRACE and any(start in line.text for start in _STARTS)):
                 return
             if len(self._streams) >= MAX_STREAMS:
                 self._retire()

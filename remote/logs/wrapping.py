@@ -19,6 +19,7 @@ _HEADER = re.compile(
     r"|╭─+ Traceback \(most recent call last\) ─"
 )
 _TIME = re.compile(r"\d{4}-\d\d-\d\d|\d\d?:\d\d:\d\d(?:[.,]\d+)?|\b\d+\.\d{3,}")
+_PROSE = re.compile(r"[A-Za-z]+ [a-z]+ [a-z]+")
 _DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"(?:\\ )*\d+")
 """A number, padded or not, in an escaped text."""
@@ -85,9 +86,13 @@ class Wrapping:
     def _learn(self, first: str, second: str) -> None:
         head = self._head(first)
         match = re.match(_form(head), second) if head else None
-        if match:
-            same = _DIGITS.findall(_who(head, True)) == _DIGITS.findall(_who(match[0], True))
-            self._add(head, same or bool(_HEADER.match(second[match.end() :])))
+        if match is None:
+            return
+        again = bool(_HEADER.match(second[match.end() :]))
+        if again and _PROSE.search(head):
+            return  # two processes said the same in the same words
+        same = _DIGITS.findall(_who(head, True)) == _DIGITS.findall(_who(match[0], True))
+        self._add(head, same or again)
 
     def _add(self, head: str, told_apart: bool) -> bool:
         self._forms = [*self._forms[1 - MAX_FORMS :], (_form(head), told_apart)]

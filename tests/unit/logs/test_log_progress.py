@@ -187,3 +187,8 @@ def test_request_ids_sorted_as_text_are_a_finding() -> None:
 def test_a_death_carries_its_remedy() -> None:
     assert isinstance(read("Killed\n").fatal[0], Fatal)
     assert "memory" in read("Killed\n").fatal[0].remedy
+
+
+def test_an_older_engine_tells_no_memory_with_its_captured_graphs() -> None:
+    (figure,) = read("INFO 08-27 01:19:33 model_runner.py:1401] Graph capturing finished in 24 secs.\n").milestones
+    assert figure == Milestone("cudagraphs_captured", 24.0, "s")

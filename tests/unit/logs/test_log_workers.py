@@ -46,6 +46,14 @@ def test_the_head_of_a_record_is_taken_off_with_one_space() -> None:
     assert (line.level, line.source, line.text) == ("ERROR", "multiproc_executor.py:863", "    self.model(")
 
 
+@pytest.mark.parametrize(
+    ("head", "worker"),
+    [("[2025-03-11 15:02:53 DP1 TP0] ", "DP1 TP0"), ("[10/02/2025-10:11:12] [TRT-LLM] [RANK 3] [E] ", "rank3")],
+)
+def test_a_records_head_can_name_the_worker(head: str, worker: str) -> None:
+    assert only(read(head + PLAIN)).worker == worker
+
+
 def test_the_same_error_of_many_workers_is_one_finding() -> None:
     woven = [logged(f"Worker_TP{rank} pid={rank}", FAILED).splitlines(keepends=True) for rank in range(11)]
     data = "".join(line for group in zip(*woven, strict=True) for line in group)

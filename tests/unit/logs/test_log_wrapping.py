@@ -52,6 +52,13 @@ def test_prose_before_a_header_is_not_taken_for_a_wrapping() -> None:
     assert [(len(item.frames), item.printed) for item in read(text).tracebacks] == [(2, 2)]
 
 
+def test_two_processes_that_say_the_same_before_their_headers_are_no_wrapping() -> None:
+    said = "[2025-03-11 15:02:53 TP{}] Scheduler hit an exception: Traceback (most recent call last):\n"
+    found = read(said.format(0) + said.format(1) + PLAIN.split("\n", 1)[1] + said.format(2) + PLAIN.split("\n", 1)[1])
+    assert [(item.worker, len(item.frames)) for item in found.tracebacks] == [("TP1", 2)]
+    assert found.tracebacks[0].workers == ("TP1", "TP2")
+
+
 def test_tasks_of_one_job_are_told_apart_by_their_numbers() -> None:
     woven = zip(*(wrapped(lambda n, rank=rank: f"{rank}: ", PLAIN).splitlines() for rank in (3, 12)), strict=True)
     traceback = only(read("".join(f"{one}\n{other}\n" for one, other in woven)))
