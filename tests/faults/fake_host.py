@@ -35,6 +35,8 @@ while "wait" in settings and not os.path.exists(settings["wait"]):
 if sys.argv[1] in ("patches", "drift"):
     row = {"id": "one", "title": "One", "state": "needed", "reason": "", "given": given}
     print(json.dumps({sys.argv[1]: [row]}))
+elif sys.argv[1] == "show":
+    print(json.dumps({"sample": given}))
 else:
     stages = [{"title": s["name"].title(), "env": {"PYTHONPATH": given["bundle"]}, "grace_s": 30, **s}
               for s in settings["stages"]]

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("console", "remote", "compat", "pipeline")
 OPTIONAL = {"pynvml", "psutil"}
-HOST_PIPELINE = ("__main__", "plan", "drift", "stages", "environments", "provision", "report")
+HOST_PIPELINE = ("__main__", "plan", "drift", "stages", "environments", "provision", "report", "show")
 
 
 def modules() -> list[tuple[str, ast.Module]]:

@@ -132,6 +132,14 @@ def test_patches_and_drift_are_asked_of_the_pipeline(link: AgentLink, op: str) -
     assert error.value.to_wire() == refused
 
 
+def test_a_sample_is_asked_of_the_pipeline_with_the_settings_of_its_run(host: FakeHost, link: AgentLink) -> None:
+    stage = sh("one", "true")
+    run = start(link, stage)
+    sample = link.ask(protocol.ROW, run=run, index=7)["sample"]
+    folder = str(host.folder / "runs" / run)
+    assert sample == {"settings": {"stages": [stage]}, "run_folder": folder, "index": 7}
+
+
 def test_telemetry_comes_when_it_is_on_and_ends_when_it_is_off(link: AgentLink) -> None:
     link.ask(protocol.TELEMETRY, on=True, period=0.2)
     for _ in range(3):
@@ -155,6 +163,7 @@ def test_telemetry_comes_when_it_is_on_and_ends_when_it_is_off(link: AgentLink) 
         (protocol.START, {"settings": 3}, "bad_request"),
         (protocol.START, {"settings": {}, "project": "p"}, "bad_request"),
         (protocol.START, {"settings": {}, "project": "p", "request_id": "r", "secrets": {"A=B": "x"}}, "bad_request"),
+        (protocol.ROW, {"run": "../../x", "index": 0}, "no_such_run"),
         (protocol.TELEMETRY, {"period": -1}, "bad_request"),
         (protocol.TAIL, {"run": "x", "stage": "one", "attempt": 1}, "no_such_run"),
         (protocol.CREDIT, {"tail": "t", "bytes": -1}, "bad_request"),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from safetensors_files import write_model
 
-from pipeline import environments
+from pipeline import environments, settings
 from pipeline.pairs import PAIRS, Size
 from pipeline.plan import plan
 from pipeline.problem import Problem
@@ -108,6 +108,13 @@ def test_nonsense_is_refused_with_one_sentence_and_a_remedy(run: dict[str, objec
         plan(request(**run))
     assert (caught.value.kind, words in caught.value.message) == (kind, True), caught.value.message
     assert caught.value.remedy
+
+
+def test_what_becomes_of_long_conversations_is_one_of_two() -> None:
+    assert settings.parse({"stage": {"prepare": {"long": "drop"}}}).long == "drop"
+    for wrong in ("cut", 1):
+        with pytest.raises(Problem, match=r"stage\.prepare\.long is"):
+            settings.parse({"stage": {"prepare": {"long": wrong}}})
 
 
 def test_a_model_without_config_is_refused(tmp_path: Path) -> None:
