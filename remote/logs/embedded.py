@@ -11,6 +11,8 @@ _STARTS = re.compile(r"\{\s*\"")
 _TAGGED = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?: ?[+\-]\d\d:?\d\d| ?Z)? [\w.\-/]+: (?=\{)")
 """What fluentd writes before the object: time and tag."""
 _ESCAPE = re.compile(r"\\(.)")
+_SYSLOG = "#012"
+"""A line end as syslog escapes it."""
 _LINE_KEYS = ("log", "message", "msg", "line", "l")
 _PLAIN = {"n": "\n", "t": "\t", "r": "\r"}
 
@@ -19,7 +21,7 @@ def may_hold(text: str) -> bool:
     """Whether escaped line ends, or a list of lines, can hide a traceback."""
     if "\\n" in text:
         return "Traceback (most recent call last):\\n" in text or 'File \\"' in text
-    return '"Traceback (most recent call last):"' in text
+    return '"Traceback (most recent call last):"' in text or f"Traceback (most recent call last):{_SYSLOG}" in text
 
 
 def unwrap(text: str) -> str | None:
@@ -44,6 +46,8 @@ def unwrap(text: str) -> str | None:
 
 def lines(text: str) -> list[str]:
     """The lines of every escaped text that has more than one."""
+    if _SYSLOG in text and "\\n" not in text:
+        return text.replace("#011", "\t").split(_SYSLOG)
     found: list[str] = []
     start = _STARTS.search(text)
     if start:

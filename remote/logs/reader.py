@@ -341,8 +341,7 @@ class LogReader:
         stream.stands_for = stands_for
         was_in_message = stream.in_message
         stream.read(origin, line.hint, line.level, text, segment.line, segment.offset, goes_on)
-        if was_in_message or stream.in_message:
-            self._version += 1
+        self._version += was_in_message or stream.in_message
         if stream.open:
             self._open.add(key)
         else:
@@ -385,9 +384,10 @@ class LogReader:
     def _embedded(self, text: str, segment: Segment) -> None:
         """A traceback whose line ends were escaped, as in a JSON string: a small log of its own."""
         streams: dict[str, Stream] = {}
+        origin = Origin()
         for piece in embedded.lines(text):
             line = read_line(piece)
-            origin = line.origins[-1]
+            origin = line.origins[-1] if line.origins[-1].key else origin
             stream = streams.setdefault(origin.key, Stream(self._fold.add, self._next))
             stream.read(origin, line.hint, line.level, line.text, segment.line, segment.offset, False)
         for stream in streams.values():

@@ -99,6 +99,14 @@ def test_a_header_that_ends_the_log_is_not_lost() -> None:
     assert alone.finish().tracebacks == ()
 
 
+@pytest.mark.parametrize("worker", ["", "(APIServer pid=7) "])
+def test_a_record_that_syslog_made_one_line_is_read(worker: str) -> None:
+    record = f"{worker}INFO all is well, Exception: {PLAIN}".rstrip().replace("\n", "#012")
+    traceback = only(read(f"Oct  2 10:11:00 gpu01 vllm[77]: {record}\n"))
+    assert traceback.frames == only(read(PLAIN)).frames
+    assert traceback.worker == ("APIServer" if worker else None)
+
+
 def test_an_object_behind_a_time_and_a_tag_holds_the_line() -> None:
     lines = [
         f"2025-10-02 10:11:00.123456789 +0000 docker.vllm: {json.dumps({'log': line})}" for line in SERVER.splitlines()
