@@ -81,12 +81,13 @@ def _samples(
             pace.step(tally.samples - pace.done)
     pace.step(tally.samples - pace.done)
     if tally.faulty:
-        more = f" {tally.faulty - 1} more of {tally.rows} rows cannot be used; the log names them."
+        named = "them" if tally.faulty <= NAMED else f"the first {NAMED}"
+        more = f" {tally.faulty - 1} more of {tally.rows} rows cannot be used; the log names {named}."
         raise StageError(tally.faults[0] + (more if tally.faulty > 1 else ""))
     if not tally.samples:
         raise StageError(
-            f"No conversation of {wanted.conversations} has an assistant token within run.max_length "
-            f"{wanted.max_length}; raise run.max_length."
+            f"No conversation of {wanted.conversations} fits run.max_length, {wanted.max_length} tokens, with a token "
+            "of the assistant; raise run.max_length."
         )
     about.update(samples=tally.samples, long_samples=tally.long, dropped=tally.dropped)
 
