@@ -220,7 +220,7 @@ class _Reader(ast.NodeVisitor):
         """The class itself, as in `RequestStatus.FINISHED_ABORTED`."""
         symbol = self._names.symbol(node)
         key = self._names.dotted(node)
-        return Instance(symbol, key) if symbol and key and isinstance(symbol.node, ast.ClassDef) else None
+        return Instance(symbol, key, exact=True) if symbol and key and isinstance(symbol.node, ast.ClassDef) else None
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)

@@ -15,6 +15,8 @@ class Instance:
 
     symbol: Symbol
     key: str
+    exact: bool = False
+    """True of what a constructor gave; an annotation may stand for a subclass, which has more."""
 
 
 @dataclass
@@ -82,7 +84,7 @@ class Names:
         symbol = self.symbol(call.func)
         if symbol is not None:
             if isinstance(symbol.node, ast.ClassDef):
-                return Instance(symbol, self.dotted(call.func) or symbol.name)
+                return Instance(symbol, self.dotted(call.func) or symbol.name, exact=True)
             if not isinstance(symbol.node, ast.Module):
                 return _instance(self._classes.annotated(symbol.node.returns, symbol.module))
         if isinstance(call.func, ast.Attribute):

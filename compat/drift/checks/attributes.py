@@ -19,5 +19,5 @@ def check(context: Context) -> Iterator[Finding]:
         word = "calls" if use.called else "reads"
         owner = use.owner.symbol
         message = f"{word} {owner.name}.{use.name}, which {owner.name} does not have"
-        severity: Severity = "may fail" if use.guarded else "fails"
+        severity: Severity = "fails" if use.owner.exact and not use.guarded else "may fail"
         yield Finding(severity, kind, owner.name, use.name, message, use.place, owner.place)

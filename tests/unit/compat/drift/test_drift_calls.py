@@ -149,7 +149,8 @@ def test_calls_against_signatures(
 ) -> None:
     pair.put("vllm/classes.py", CLASSES)
     pair.put("speculators/use.py", f"from vllm.classes import {re.split(r'[(.]', call)[0]}\n{call}\n")
-    assert sorted(told()) == [("fails", *one) for one in sorted(expected)]
+    severity = "may fail" if call == "make(1).gone" else "fails"  # an annotation may stand for a subclass
+    assert sorted(told()) == [(severity, *one) for one in sorted(expected)]
 
 
 def test_a_call_in_a_try_that_expects_the_drift_may_fail(pair: Pair, told: Callable[..., Told]) -> None:
@@ -172,7 +173,8 @@ def test_methods_and_attributes_of_assigned_types(
 ) -> None:
     pair.change(GENERATOR, old, new)
     missing = ("missing-argument", "MultiprocExecutor.execute_model", "scheduler_output")
-    assert told() == [("fails", *(expected or missing))]
+    severity = "may fail" if "count" in new else "fails"  # an annotation may stand for a subclass
+    assert told() == [(severity, *(expected or missing))]
 
 
 def test_an_attribute_that_the_caller_asks_for_first_is_no_finding(pair: Pair, told: Callable[..., Told]) -> None:

@@ -174,6 +174,17 @@ def test_classes_that_extend_the_callees(
     assert told() == ([(severity, *expected)] if expected else [])
 
 
+def test_a_class_that_another_completes_need_not_be_whole(pair: Pair, told: Callable[..., Told]) -> None:
+    pair.put("vllm/connector.py", BASE)
+    begun = "from vllm.connector import Connector\n\n\nclass Begun(Connector): ...\n"
+    pair.put("speculators/connector.py", begun)
+    assert told() == [("fails", "missing-override", "Connector", "save")]
+    pair.put("speculators/connector.py", f"{begun}\n\nclass Done(Begun):\n    def save(self, name): ...\n")
+    assert told() == []
+    pair.put("speculators/connector.py", f"{begun[:-4]}\n    save = None\n")
+    assert told() == []
+
+
 def test_every_kind_of_replacement_says_whom_it_concerns(pair: Pair) -> None:
     pair.change(LLAMA, "inputs_embeds=None", "inputs_embeds=None, deepstack=None")
     another(pair, "Qwen")
