@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -60,9 +61,14 @@ def _extract(
     samples: list[Sample],
     missing: set[int],
 ) -> None:
+    scratch = store.folder / ".scratch"
+    shutil.rmtree(scratch, ignore_errors=True)  # of an attempt that was killed
+    scratch.mkdir()
     progress("loading the target", 0, None)
     started = time.monotonic()
-    with backend.engine(chosen, target, layers, wanted.max_length, wanted.tensor_parallel, wanted.dtype) as engine:
+    with backend.engine(
+        chosen, target, layers, wanted.max_length, wanted.tensor_parallel, wanted.dtype, scratch
+    ) as engine:
         metric("engine_ready_s", round(time.monotonic() - started, 1))
         store.begin(_attempt(), chosen, record.active_patches())  # the workers have reported by now
         pace = Pace("extracting", len(samples), "samples", done=len(samples) - len(missing))
@@ -78,6 +84,7 @@ def _extract(
                         writer.put(sample, states)
                         tokens += len(sample.token_ids)
                 metric("tokens_per_s", round(tokens / pace.seconds, 1))
+    scratch.rmdir()
     metric("tokens", tokens)
     note(f"{len(missing)} samples, {tokens} tokens, {tokens / pace.seconds:.0f} tokens a second.")
 

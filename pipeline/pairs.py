@@ -9,7 +9,7 @@ GB = 1 << 30
 
 @dataclass(frozen=True)
 class Size:
-    """Bytes of an environment, measured: once it is made, and of the wheels that pip keeps meanwhile."""
+    """Bytes of an environment, about: once it is made, and of the wheels that pip keeps meanwhile."""
 
     made: int
     download: int

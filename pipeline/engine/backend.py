@@ -58,13 +58,15 @@ def choose(wanted: str, path: Sequence[str] | None = None) -> str:
     )
 
 
-def engine(name: str, target: Path, layers: Layers, max_length: int, tensor_parallel: int, dtype: str) -> Engine:
-    """Loads a target. Activate the driver's patches before."""
+def engine(
+    name: str, target: Path, layers: Layers, max_length: int, tensor_parallel: int, dtype: str, scratch: Path
+) -> Engine:
+    """Loads a target. Activate the driver's patches before. `scratch`: an empty folder on a disk with room."""
     match name:
         case "native":
             from pipeline.engine import native
 
-            return native.Engine(target, layers.vllm_ids, max_length, tensor_parallel, dtype)
+            return native.Engine(target, layers.vllm_ids, max_length, tensor_parallel, dtype, scratch)
         case "generator":
             from pipeline.engine import hidden_states
 
