@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from console import check_command, headless, mask_report, parse_command, reports, stranger
+from console import headless, mask_report, parse_command, reports, stranger
 from console.demo import DEMO_PAIR, PAIRS, make_demo
 from console.errors import UserError
 from console.patching import in_run, require_patch, require_switch
@@ -243,6 +243,8 @@ def check(
     """Check before the load. Exit status: 0 nothing that fails, 1 something without a patch on, 2 unreadable."""
     if not drift:
         raise UserError("`eyas check` must be told what to check.", "Write `eyas check --drift`.")
+    from console import check_command  # the probe is not needed to start
+
     raise typer.Exit(check_command.drift(project, host, site, architecture, as_json))
 
 

@@ -8,11 +8,10 @@ import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from compat.drift.report import Judged
 from compat.patch import PatchStatus
 from console.errors import UserError, nearest
 from console.patching import Told
@@ -25,6 +24,9 @@ from remote.protocol import RemoteError
 from remote.session import HostSession, LinkState
 from remote.views import DONE, RUNNING, WAITING, RunView, StageView
 from remote.wire import from_wire
+
+if TYPE_CHECKING:
+    from compat.drift.report import Judged
 
 CONNECT_TIMEOUT = 60.0
 SPELL_TIMEOUT = 240.0
@@ -108,6 +110,8 @@ class Connection:
         """What does not fit in the environment that this project's runs use, beside the state of its patches."""
         params = self.project.start_params()
         found = self.request(protocol.DRIFT, settings=params["settings"], switches=params["switches"])
+        from compat.drift.report import Judged  # the probe is not needed to start
+
         return from_wire(Judged, found["drift"])
 
     def sample(self, run: str, index: int) -> dict[str, Any]:
