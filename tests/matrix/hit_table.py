@@ -49,6 +49,8 @@ def _others(cells: Cells) -> str:
 
 
 def _strangers(matrix: Matrix) -> str:
+    if not matrix.strangers:
+        return ""
     rows = []
     for one, (report, seconds) in matrix.strangers.items():
         by = Counter(f.severity for f in report.findings)
