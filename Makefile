@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup demo test test-matrix bench bench-logs fuzz-logs lint clean
+.PHONY: setup demo test test-matrix readme bench bench-logs fuzz-logs lint clean
 
 setup: .venv/console.made
 
@@ -34,7 +34,11 @@ test: lint
 
 # Every release and target type that the catalogue is held against; tables go to build/reports.
 test-matrix: .venv/tests.made
-	$(BIN)/python -m pytest -m "matrix or not matrix" tests/matrix
+	$(BIN)/python -m pytest -m "matrix or not matrix" tests/matrix tests/engine
+
+# The README's table of patches, from what the engine tests saw last.
+readme: .venv/tests.made
+	PYTHONPATH=tests $(BIN)/python tests/engine/patch_table.py
 
 bench: .venv/tests.made
 	$(BIN)/python -m pytest tests/bench -s -p no:cacheprovider

@@ -59,9 +59,10 @@ PATCH = Patch(
     symptoms=(
         Symptom("RuntimeError", message=r"Found no NVIDIA driver", functions=("mem_get_info",)),
         Symptom("AssertionError", message=r"Torch not compiled with CUDA enabled", functions=("mem_get_info",)),
+        Symptom("AssertionError", source=r"num_gpu_blocks > 0", innermost="__init__"),
     ),
-    cause="0.3.0 calls torch.cuda.mem_get_info() whatever the device; 0.4 takes 0 bytes where there is no "
-    "accelerator, so that no prompt ever fits. Not a change of vLLM's.",
+    cause="0.3.0 calls torch.cuda.mem_get_info() whatever the device. 0.4 asks the accelerator that torch was built "
+    "for, and takes 0 bytes, no KV cache at all, where torch was built for none. Not a change of vLLM's.",
     mend="Reports the CPU platform's own KV cache space (VLLM_CPU_KVCACHE_SPACE) as the free memory.",
     replaces=REPLACES,
     where="driver",

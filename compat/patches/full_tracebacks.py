@@ -50,7 +50,8 @@ def describe(error: BaseException) -> str:
     if not frames:
         return type(error).__name__
     last = frames[-1]
-    return f"{type(error).__name__} at {last.filename}:{last.lineno} in {last.name}: {last.line}"
+    place = f"{type(error).__name__} at {last.filename}:{last.lineno} in {last.name}"
+    return f"{place}: {last.line}" if last.line else place
 
 
 PATCH = Patch(

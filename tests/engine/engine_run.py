@@ -54,6 +54,11 @@ class Run:
     def products(self) -> Path:
         return self.folder / "products"
 
+    @property
+    def site(self) -> Path:
+        """site-packages of the environment that the extract stage runs in."""
+        return next(Path(self.plan["extract"]["argv"][0]).parents[1].glob("lib/python3*/site-packages"))
+
     def start(self, name: str, off: tuple[str, ...] = ()) -> tuple[subprocess.Popen[bytes], Path]:
         """Starts a stage; (its process, its attempt's folder)."""
         stage = self.plan[name]

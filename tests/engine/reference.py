@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 
 class Reference:
-    """The outputs of decoder layers, before the final norm, and the logits. `outputs` are indices of layers."""
+    """The outputs of decoder layers, before the final norm, and the logits. `outputs` are indices of layers.
+
+    Of Kimi-K2.5's wrapper, which no transformers class loads, it takes the language model inside.
+    """
 
     def __init__(self, target: str, outputs: Sequence[int]) -> None:
         import torch
-        from transformers import AutoModelForCausalLM
 
         self._torch = torch
-        self.model: Any = AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32).eval()
+        self.model = _load(Path(target)).eval()
         self._outputs = tuple(outputs)
         self._captured: dict[int, Any] = {}
         for index in self._outputs:
@@ -33,3 +37,20 @@ class Reference:
         hidden = self.model.config.hidden_size
         states = [self._captured[i].reshape(-1, hidden) for i in self._outputs]
         return self._torch.stack(states, dim=1), logits
+
+
+def _load(target: Path) -> Any:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = json.loads((target / "config.json").read_text(encoding="utf-8"))
+    if "text_config" not in config:
+        return AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32)
+    from safetensors.torch import load_file
+
+    from pipeline.targets.kimi_k25 import PREFIX
+
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config["text_config"]), dtype=torch.float32)
+    named = [item for path in sorted(target.glob("*.safetensors")) for item in load_file(path).items()]
+    model.load_state_dict({name[len(PREFIX) :]: t.float() for name, t in named if name.startswith(PREFIX)})
+    return model

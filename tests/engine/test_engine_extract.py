@@ -13,7 +13,9 @@ import pytest
 from engine_run import Run
 
 from compat import own_code
-from compat.catalogue import PATCHES, get
+from compat.catalogue import get
+from compat.patch import Switches
+from compat.status import status
 
 pytestmark = pytest.mark.engine
 
@@ -82,7 +84,8 @@ def test_extraction_writes_a_whole_sample_for_each_of_the_dataset(run: Run) -> N
         assert entry["replaced_digest"] in patch.written_for
     assert "Loading safetensors checkpoint shards" in attempt.log
     processes = {e["id"]: e["process"] for e in attempt.events("patch") if e["state"] == "active"}
-    assert processes == {patch.id: "worker" if patch.where == "worker" else "driver" for patch in PATCHES}
+    needed = [row for row in status(run.site, Switches(), {}) if row.state == "needed" and not row.advice]
+    assert processes == {row.id: "worker" if row.where == "worker" else "driver" for row in needed}
     last = attempt.events("progress")[-1]
     assert (last["done"], last["total"], last["unit"]) == (12, 12, "samples")
 

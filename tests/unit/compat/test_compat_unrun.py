@@ -114,3 +114,6 @@ def test_an_error_without_words_is_described_by_its_place() -> None:
     assert text.startswith("AssertionError at ")
     assert text.endswith('in test_an_error_without_words_is_described_by_its_place: assert os.sep == ""')
     assert describe(AssertionError()) == "AssertionError"
+    with pytest.raises(AssertionError) as without_source:
+        exec("def check():\n    assert False\ncheck()", {})
+    assert describe(without_source.value).endswith("in check")
