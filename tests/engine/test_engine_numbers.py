@@ -13,8 +13,8 @@ from engine_run import Run
 
 pytestmark = pytest.mark.engine
 
-TOLERANCE = 1e-4
-"""Largest absolute difference between two 32-bit forwards; measured: below 2e-5."""
+TOLERANCE = 2e-5
+"""Largest difference between two 32-bit forwards, of a layer's largest value; measured: below 5e-6."""
 TARGETS = ("tiny", "tiny-qwen3", "tiny-deepseek-v3", "tiny-kimi-k25")
 
 
@@ -31,7 +31,8 @@ def worst(result: dict[str, Any]) -> float:
 def check(result: dict[str, Any]) -> None:
     for name, batch in result["batches"].items():
         assert batch["rows"] == batch["expected"], name
-        assert max(batch["diff"]) < TOLERANCE, name
+        for difference, size in zip(batch["diff"], batch["size"], strict=True):
+            assert difference < TOLERANCE * size, name
 
 
 @pytest.mark.parametrize(
