@@ -68,9 +68,9 @@ def engine(
 
             return native.Engine(target, layers.vllm_ids, max_length, tensor_parallel, dtype, scratch)
         case "generator":
-            from pipeline.engine import hidden_states
+            from pipeline.engine import generator
 
-            return hidden_states.Engine(target, layers.output_indices, max_length, tensor_parallel, dtype)
+            return generator.Engine(target, layers.output_indices, max_length, tensor_parallel, dtype)
     from pipeline.engine import forward
 
     return forward.Engine(target, layers.output_indices, max_length, tensor_parallel, dtype)

@@ -48,7 +48,7 @@ def main() -> None:
 def _result(target: Path, given: Batches, tensor_parallel: int) -> dict[str, Any]:
     from reference import Reference
 
-    from pipeline.engine.hidden_states import Engine
+    from pipeline.engine.generator import Engine
 
     with Engine(target, OUTPUTS, 600, tensor_parallel, "float32") as engine:
         limit = engine._generator.vllm_config.scheduler_config.max_num_batched_tokens

@@ -18,7 +18,7 @@ from reference import Reference
 from compat.activate import activate
 from compat.replace import generator_module
 from compat.switches import parse
-from pipeline.engine.hidden_states import Engine
+from pipeline.engine.generator import Engine
 from pipeline.gates import attribution, aux_layers, final_norm, finite, rotary, rows
 from pipeline.gates.report import GateReport
 

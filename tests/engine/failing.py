@@ -44,7 +44,7 @@ def _case(case: dict[str, str]) -> dict[str, object]:
 def _run(target: Path, ask: Callable[[Any], None]) -> None:
     from compat.activate import activate
     from compat.switches import parse
-    from pipeline.engine.hidden_states import Engine
+    from pipeline.engine.generator import Engine
 
     activate("driver", parse(os.environ["EYAS_SWITCHES"]), lambda applied: None)
     with Engine(target, (1, 3, 4, 7), 600) as engine:
