@@ -50,7 +50,7 @@ def main() -> None:
     progress("making the tokenizer", 0, None)
     tokenizer = _tokenizer(texts, kind.SPECIAL)
     tokenizer.save_pretrained(half)
-    _name_tokenizer(half / "tokenizer_config.json")
+    name_tokenizer(half / "tokenizer_config.json")
     kind.save(_train(kind, tokenizer, texts, wanted.train_steps), half, SHARD)
     files.write_whole(half / MARKER, json.dumps({"recipe": recipe}).encode())
     shutil.rmtree(folder, ignore_errors=True)
@@ -97,7 +97,7 @@ def _tokenizer(texts: Sequence[Sequence[corpus.Message]], special: Sequence[str]
     return fast
 
 
-def _name_tokenizer(path: Path) -> None:
+def name_tokenizer(path: Path) -> None:
     """transformers 5 names a class that transformers 4 does not have; this name loads in both."""
     config = json.loads(path.read_text(encoding="utf-8"))
     config["tokenizer_class"] = "PreTrainedTokenizerFast"

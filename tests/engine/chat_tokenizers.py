@@ -130,7 +130,7 @@ def make(folder: Path, form: Format, ids: dict[str, int] | None = None, template
     """A model folder with no weights in it; `ids` and `template` in place of the format's own where they are given."""
     from transformers import PreTrainedTokenizerFast
 
-    from pipeline.target import _name_tokenizer
+    from pipeline.target import name_tokenizer
 
     special = form.ids if ids is None else ids
     if form.slow:
@@ -139,7 +139,7 @@ def make(folder: Path, form: Format, ids: dict[str, int] | None = None, template
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=_tokenizer(special, form.vocabulary), eos_token=form.end)
         tokenizer.chat_template = form.template if template is None else template or None
         tokenizer.save_pretrained(folder)
-        _name_tokenizer(folder / "tokenizer_config.json")
+        name_tokenizer(folder / "tokenizer_config.json")
     text = {"model_type": form.model_type, "vocab_size": form.vocabulary, "num_hidden_layers": 8}
     text["num_attention_heads"] = 4
     wrapped = {"model_type": "kimi_k25", "text_config": {**text, "model_type": "deepseek_v3"}}

@@ -26,7 +26,7 @@ NEVER_MET = {
     "full-tracebacks",
     "request-starvation",
 }
-"""Failures of releases, hardware or targets that were only read, never run."""
+"""Failures without a log here: of releases, hardware or targets that were only read; the last two in tests/engine."""
 
 
 @dataclass(frozen=True)
