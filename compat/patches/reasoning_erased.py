@@ -29,8 +29,8 @@ PATCH = Patch(
     "<think></think>. A training conversation ends with that turn, so all reasoning is gone from what the draft model "
     "learns, while it will have to guess reasoning when served. 0.3.0's pattern for assistant turns has the empty "
     "pair baked in besides.",
-    mend="Let the stage `prepare` render the conversations: it gives the last turn's reasoning as the model says it and "
-    "compares the masked tokens with the text. speculators' own preprocessing needs it written into the text itself.",
+    mend="Let the stage `prepare` render the conversations: it has the last turn's reasoning as the model says it "
+    "and compares the masked tokens with the text. speculators' own preprocessing needs it in the text itself.",
     probe=probe,
     replaces=CALLER,
     silent=True,
