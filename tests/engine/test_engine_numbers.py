@@ -50,7 +50,7 @@ def test_every_row_is_the_reference_row(
     check(result)
 
 
-@pytest.fixture(scope="module", params=["0.3.0"])
+@pytest.fixture(scope="module", params=["0.3.0", "0.4.0.1"])
 def results(
     request: pytest.FixtureRequest, release: Callable[[str], Run], target: Callable[[str], Path]
 ) -> dict[str, dict[str, Any]]:
