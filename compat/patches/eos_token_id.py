@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compat import source
 from compat.patch import Patch, Probe, Sign, Symptom
+from compat.probes import passes_dropped
 from compat.replace import GENERATOR, check_argument, drop_argument, generator_module
 
 CALLEE = "vllm.v1.request.Request.__init__"
@@ -17,14 +17,7 @@ WRITTEN_FOR = (
 
 
 def probe(site: Path) -> Probe:
-    callee = source.find(site, CALLEE)
-    caller = source.find(site, REPLACES)
-    if "eos_token_id" in source.parameters(callee):
-        return Probe(False, f"{callee.place} still takes eos_token_id")
-    for call in source.calls(caller, "Request"):
-        if "eos_token_id" in source.keywords(call):
-            return Probe(True, f"{callee.place} has no parameter eos_token_id, which {caller.at(call)} passes")
-    return Probe(False, f"{caller.place} does not pass eos_token_id")
+    return passes_dropped(site, REPLACES, CALLEE, "eos_token_id")
 
 
 def apply() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compat import source
 from compat.patch import Patch, Probe, Sign, Symptom
+from compat.probes import passes_dropped
 from compat.replace import GENERATOR, check_argument, drop_argument, generator_module
 
 CALLEE = "vllm.v1.core.kv_cache_utils.get_kv_cache_config_from_groups"
@@ -14,14 +14,7 @@ WRITTEN_FOR = ("645fe509445cbb697326d36fe9fa17afcda7018e96de1ca211a7397c42b6126f
 
 
 def probe(site: Path) -> Probe:
-    callee = source.find(site, CALLEE)
-    caller = source.find(site, REPLACES)
-    if "kv_cache_specs" in source.parameters(callee):
-        return Probe(False, f"{callee.place} still takes kv_cache_specs")
-    for call in source.calls(caller, "get_kv_cache_config_from_groups"):
-        if "kv_cache_specs" in source.keywords(call):
-            return Probe(True, f"{callee.place} has no parameter kv_cache_specs, which {caller.at(call)} passes")
-    return Probe(False, f"{caller.place} does not pass kv_cache_specs")
+    return passes_dropped(site, REPLACES, CALLEE, "kv_cache_specs")
 
 
 def apply() -> None:

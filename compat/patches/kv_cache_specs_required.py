@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from compat import source
 from compat.patch import Patch, Probe, Sign, Symptom
+from compat.probes import omits_required
 from compat.replace import GENERATOR, check_wrap, generator_module, wrap
 
 CALLEE = "vllm.v1.core.kv_cache_utils.get_kv_cache_config_from_groups"
@@ -15,14 +15,7 @@ WRITTEN_FOR = ("631a3d8bcdbedaf0cac8c2dbc86a81d524a1bc8af6b370f1343b46aef0f271ba
 
 
 def probe(site: Path) -> Probe:
-    callee = source.find(site, CALLEE)
-    caller = source.find(site, REPLACES)
-    if "kv_cache_specs" not in source.required_parameters(callee):
-        return Probe(False, f"{callee.place} does not require kv_cache_specs")
-    for call in source.calls(caller, "get_kv_cache_config_from_groups"):
-        if "kv_cache_specs" not in source.keywords(call):
-            return Probe(True, f"{callee.place} requires kv_cache_specs, which {caller.at(call)} does not pass")
-    return Probe(False, f"{caller.place} passes kv_cache_specs")
+    return omits_required(site, REPLACES, CALLEE, "kv_cache_specs")
 
 
 def apply() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compat import source
 from compat.patch import Patch, Probe, Sign, Symptom
+from compat.probes import omits_required
 from compat.replace import GENERATOR, check_override, generator_module, subclass
 
 CALLEE = "vllm.v1.core.sched.scheduler.Scheduler.__init__"
@@ -16,14 +16,7 @@ WRITTEN_FOR = ("645fe509445cbb697326d36fe9fa17afcda7018e96de1ca211a7397c42b6126f
 
 
 def probe(site: Path) -> Probe:
-    callee = source.find(site, CALLEE)
-    caller = source.find(site, REPLACES)
-    if "block_size" not in source.required_parameters(callee):
-        return Probe(False, f"{callee.place} does not require block_size")
-    for call in source.calls(caller, "Scheduler"):
-        if "block_size" not in source.keywords(call):
-            return Probe(True, f"{callee.place} requires block_size, which {caller.at(call)} does not pass")
-    return Probe(False, f"{caller.place} passes block_size")
+    return omits_required(site, REPLACES, CALLEE, "block_size")
 
 
 def apply() -> None:
