@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from compat.record import ATTEMPT
+from pipeline.engine.backend import AUTO, BACKENDS
 from pipeline.pairs import PAIRS
 from pipeline.problem import Problem
 
@@ -23,7 +24,6 @@ TARGETS = {
 TINY = "tiny"
 STDLIB = "stdlib"
 DTYPES = ("auto", "bfloat16", "float32")
-BACKENDS = ("auto", "native", "generator", "transformers")
 LONG = ("truncate", "drop")
 AUX_LAYERS = 3
 """An EAGLE-3 draft model is fed by three aux layers."""
@@ -49,7 +49,7 @@ class Settings:
     batch_size: int = 8
     dtype: str = "auto"
     """Of the engine and the stored states: `auto` is the target's own, 32-bit floats taken down to bfloat16."""
-    backend: str = "auto"
+    backend: str = AUTO
     """The way to have hidden states, of `pipeline.engine.backend`; `auto` takes what the environment offers."""
     train_steps: int = 120
     """Optimiser steps of the tiny target's training."""
@@ -142,7 +142,7 @@ def _layers(value: Any) -> tuple[int, ...]:
 
 
 def _backend(extract: Mapping[str, Any]) -> str:
-    value = extract.get("backend", "auto")
+    value = extract.get("backend", AUTO)
     if value not in BACKENDS:
         raise _bad(f"stage.extract.backend is {value!r}", f"Use one of: {', '.join(BACKENDS)}.")
     return str(value)

@@ -23,6 +23,7 @@ _NEEDS = {
     "transformers": ("transformers/__init__.py",),
 }
 """Backend → the files that it is made of, below site-packages; the best one first."""
+BACKENDS = (AUTO, *_NEEDS)
 
 
 class Engine(Protocol):
