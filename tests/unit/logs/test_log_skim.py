@@ -123,6 +123,18 @@ def test_a_generated_log_reads_as_if_line_by_line(monkeypatch: pytest.MonkeyPatc
     assert_same(data, list(range(0, len(data), 700_001)))
 
 
+def test_an_update_without_its_percentage_is_no_step() -> None:
+    steps = [(done, done) for done in range(6)] + [(6, 11), (7, 17)]
+    whole = bars("Worker_TP0", steps, 100, "each")
+    torn = whole.replace("  6%|", "   %|")
+    assert torn != whole
+    found = {text: LogReader() for text in (whole, torn)}
+    for text, reader in found.items():
+        reader.feed(text.encode())
+        assert_same(text.encode(), [])
+    assert [len(reader.findings().stalls) for reader in found.values()] == [0, 1]
+
+
 def test_a_bar_that_starts_again_many_times_is_read_once_more_at_most() -> None:
     """The reading that a restart makes needless is not done."""
     lines = "".join(bars("Worker_TP0", [(step, step) for step in range(9)], 9, "each") for _ in range(500))
