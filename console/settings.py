@@ -72,6 +72,10 @@ class RunSettings(Section):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="the target's number format; float32 for exact comparisons"
     )
+    until: str = Field("", description="the last stage to run; left out, all of them")
+    draft_vocabulary: Annotated[int, Field(ge=2)] = Field(
+        32000, description="tokens that the draft model can say; a target with fewer has its own"
+    )
 
 
 class StageSettings(Section):
@@ -94,6 +98,12 @@ class ExtractStageSettings(StageSettings):
     )
 
 
+class TrainStageSettings(StageSettings):
+    epochs: Annotated[int, Field(ge=1)] | None = Field(None, description="times that training sees every sample")
+    lr: Annotated[float, Field(gt=0)] | None = Field(None, description="learning rate")
+    ttt_steps: Annotated[int, Field(ge=1)] | None = Field(None, description="steps of training-time test")
+
+
 class StagesSettings(Section):
     provision: StageSettings = Field(StageSettings(), description="makes the stage environment")
     target: TargetStageSettings = Field(TargetStageSettings(), description="makes the tiny target model")
@@ -101,6 +111,12 @@ class StagesSettings(Section):
         PrepareStageSettings(), description="conversations to token ids and loss mask"
     )
     extract: ExtractStageSettings = Field(ExtractStageSettings(), description="hidden states of the target model")
+    verify: StageSettings = Field(StageSettings(), description="proves the hidden states")
+    vocab: StageSettings = Field(StageSettings(), description="chooses the draft vocabulary")
+    loadcheck: StageSettings = Field(StageSettings(), description="loads an untrained draft in the engine")
+    train: TrainStageSettings = Field(TrainStageSettings(), description="trains the draft model")
+    evaluate: StageSettings = Field(StageSettings(), description="measures acceptance, simulated and served")
+    export: StageSettings = Field(StageSettings(), description="writes the draft model's folder")
 
 
 class PatchSettings(Section):

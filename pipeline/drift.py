@@ -28,8 +28,9 @@ def drift(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _site(wanted: Settings) -> Path:
-    if wanted.python:
-        return environments.site_of(wanted.pair, wanted.python)
+    own = wanted.environment(wanted.pair).python
+    if own:
+        return environments.site_of(wanted.pair, own)
     environment = environments.locate(wanted.pair, environments.base_python(wanted.pair)[1])
     if not environment.complete:
         raise Problem(

@@ -32,7 +32,8 @@ def patches(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _environment(wanted: Settings) -> Environment:
-    if wanted.python:
-        return read(environments.site_of(wanted.pair, wanted.python))
+    own = wanted.environment(wanted.pair).python
+    if own:
+        return read(environments.site_of(wanted.pair, own))
     made = environments.locate(wanted.pair, environments.base_python(wanted.pair)[1])
     return read(made.site) if made.complete else pinned(environments.pinned_versions(wanted.pair))

@@ -24,15 +24,8 @@ def plan(request: Mapping[str, Any]) -> dict[str, Any]:
     _check_target(wanted)
     _check_conversations(wanted)
     _check_host(wanted)
-    if wanted.python:
-        environments.site_of(wanted.pair, wanted.python)
-        maker, python = str(request.get("python") or wanted.python), wanted.python
-    else:
-        maker, version = environments.base_python(wanted.pair)
-        environment = environments.locate(wanted.pair, version)
-        if not environment.complete:
-            environments.check_space(environment)
-        python = str(environment.python)
+    pythons = {pair: _python(wanted, pair) for pair in stages.pairs(wanted)}
+    maker = _maker(wanted, str(request.get("python") or ""))
     pinned = environments.pinned_versions(wanted.pair)
     return {
         "pair": wanted.pair,
@@ -46,7 +39,10 @@ def plan(request: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "name": stage.name,
                 "title": stage.title,
-                "argv": [maker if stage.name == "provision" else python, "-m", "pipeline", stage.name],
+                "argv": [
+                    maker if stage.name == "provision" else pythons[stages.pair_of(stage, wanted)],
+                    *("-m", "pipeline", stage.name),
+                ],
                 "env": stages.environment(stage, wanted, bundle),
                 "cwd": str(request.get("run_folder") or "."),
                 "grace_s": stage.grace_s,
@@ -54,6 +50,24 @@ def plan(request: Mapping[str, Any]) -> dict[str, Any]:
             for stage in stages.wanted(wanted)
         ],
     }
+
+
+def _python(wanted: Settings, pair: str) -> str:
+    """The Python of a pair's environment, made or not. Raises Problem when it cannot be made here."""
+    own = wanted.environment(pair).python
+    if own:
+        environments.site_of(pair, own)
+        return own
+    environment = environments.locate(pair, environments.base_python(pair)[1])
+    if not environment.complete:
+        environments.check_space(environment)
+    return str(environment.python)
+
+
+def _maker(wanted: Settings, running: str) -> str:
+    """The Python that `provision` runs with: one that can make those environments that the operator has not."""
+    made = [pair for pair in stages.pairs(wanted) if not wanted.environment(pair).python]
+    return environments.base_python(made[0])[0] if made else running or str(wanted.environment(wanted.pair).python)
 
 
 def _check_target(wanted: Settings) -> None:

@@ -23,3 +23,31 @@ def dataset() -> Path:
 
 def hidden_states() -> Path:
     return folder() / "hidden_states"
+
+
+def verdict() -> Path:
+    """What the gates said of the hidden states."""
+    return folder() / "verify.json"
+
+
+def vocabulary() -> Path:
+    """d2t.npy, t2d.npy and vocabulary.json."""
+    return folder() / "vocabulary"
+
+
+def untrained() -> Path:
+    """A draft model as training begins with it."""
+    return folder() / "untrained"
+
+
+def checkpoints() -> Path:
+    return folder() / "checkpoints"
+
+
+def evaluation() -> Path:
+    return folder() / "evaluation.json"
+
+
+def export() -> Path:
+    """The draft model's folder, as an engine serves it."""
+    return folder() / "export"

@@ -1,4 +1,4 @@
-"""Stage `provision`: makes a pair's environment from its pinned list, or finds it in the user's cache."""
+"""Stage `provision`: makes the environment of each pair a run needs from its pinned list, or finds it in the cache."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import sys
 import venv
 from pathlib import Path
 
-from pipeline import environments, pip, settings
+from pipeline import environments, pip, settings, stages
 from pipeline.environments import Environment
 from pipeline.pairs import PAIRS, Size
 from pipeline.problem import Problem
 from pipeline.report import StageError, metric, note, progress
+from pipeline.settings import EnvironmentSettings
 from pipeline.space import told
 
 CPU_TORCH_LEAVES_OUT = ("torch==", "nvidia-", "cuda-", "triton==")
@@ -21,17 +22,22 @@ CPU_TORCH_LEAVES_OUT = ("torch==", "nvidia-", "cuda-", "triton==")
 
 def main() -> None:
     wanted = settings.of_attempt()
-    if wanted.python:
-        note(f"Using the environment of {wanted.python}, as environment.{wanted.pair}.python says.")
-        _verify(wanted.pair, Path(wanted.python))
+    for pair in stages.pairs(wanted):
+        _provide(pair, wanted.environment(pair))
+    progress("environment ready", 1, 1)
+
+
+def _provide(pair: str, given: EnvironmentSettings) -> None:
+    if given.python:
+        note(f"Using the environment of {given.python}, as environment.{pair}.python says.")
+        _verify(pair, Path(given.python))
         return
-    environment = environments.locate(wanted.pair, sys.version_info[:2])
+    environment = environments.locate(pair, sys.version_info[:2])
     with environments.locked(environment, lambda: note("Another run is making the same environment; waiting for it.")):
         if environment.complete:
             note(f"Reusing the {environment.name} environment in {environment.folder}.")
         else:
-            _make(environment, wanted.torch_index)
-    progress("environment ready", 1, 1)
+            _make(environment, given.torch_index)
 
 
 def _make(environment: Environment, torch_index: str | None) -> None:

@@ -60,7 +60,7 @@ def _sample(folder: Path, index: int) -> Sample:
 
 def _spelt(wanted: Settings, pieces: Sequence[Sequence[int]]) -> list[str]:
     """The texts of pieces of token ids, by the target's own tokenizer in the run's environment."""
-    python = wanted.python
+    python = wanted.environment(wanted.pair).python
     if python is None:
         environment = environments.locate(wanted.pair, environments.base_python(wanted.pair)[1])
         if not environment.complete:

@@ -1,4 +1,4 @@
-"""The stages: their order, their process environment, and how long each gets to end when asked."""
+"""The stages: their order, the pair each runs in, their process environment, how long each gets to end when asked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.checked import bad
 from pipeline.settings import Settings
 
 
@@ -17,19 +18,49 @@ class Stage:
     grace_s: int
     """Seconds from SIGTERM to SIGKILL."""
     module: str
+    drafts: bool = False
+    """Makes or measures the draft model, in the pair DRAFT_PAIR whatever pair the data come from."""
+    engine: bool = False
+    """Starts vLLM."""
 
+
+DRAFT_PAIR = "current"
+"""Training, evaluation and serving need speculators and vLLM as they are now."""
 
 STAGES = (
-    Stage("provision", "Make the stage environment", 10, "pipeline.provision"),
+    Stage("provision", "Make the stage environments", 10, "pipeline.provision"),
     Stage("target", "Make a tiny target model", 10, "pipeline.target"),
     Stage("prepare", "Conversations to token ids and loss mask", 10, "pipeline.prepare"),
-    Stage("extract", "Extract hidden states", 30, "pipeline.extract"),
+    Stage("extract", "Extract hidden states", 30, "pipeline.extract", engine=True),
+    Stage("verify", "Prove the hidden states", 30, "pipeline.verify", engine=True),
+    Stage("vocab", "Choose the draft vocabulary", 10, "pipeline.vocab", drafts=True),
+    Stage("loadcheck", "Load an untrained draft in the engine", 30, "pipeline.loadcheck", drafts=True, engine=True),
+    Stage("train", "Train the draft model", 60, "pipeline.train", drafts=True),
+    Stage("evaluate", "Measure acceptance, simulated and served", 30, "pipeline.evaluate", drafts=True, engine=True),
+    Stage("export", "Write the draft model's folder", 10, "pipeline.export", drafts=True),
 )
 
 
 def wanted(settings: Settings) -> tuple[Stage, ...]:
-    """The stages of a run; a target of the operator's own needs no `target` stage."""
-    return tuple(stage for stage in STAGES if stage.name != "target" or settings.makes_target)
+    """The stages of a run, up to `run.until`; a target of the operator's own needs no `target` stage.
+
+    Raises Problem when there is no stage of that name.
+    """
+    names = [stage.name for stage in STAGES]
+    if settings.until and settings.until not in names:
+        raise bad(f"run.until is {settings.until!r}, and there is no such stage", f"Use one of: {', '.join(names)}.")
+    last = names.index(settings.until) if settings.until else len(names) - 1
+    return tuple(stage for stage in STAGES[: last + 1] if stage.name != "target" or settings.makes_target)
+
+
+def pair_of(stage: Stage, settings: Settings) -> str:
+    """The pair in whose environment a stage runs."""
+    return DRAFT_PAIR if stage.drafts else settings.pair
+
+
+def pairs(settings: Settings) -> tuple[str, ...]:
+    """The pairs that a run needs, the data's first."""
+    return tuple(dict.fromkeys(pair_of(stage, settings) for stage in wanted(settings)))
 
 
 def environment(stage: Stage, settings: Settings, bundle: Path) -> dict[str, str]:
@@ -42,9 +73,9 @@ def environment(stage: Stage, settings: Settings, bundle: Path) -> dict[str, str
     }
     if stage.name != "provision":
         env |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    if stage.name == "extract":
-        env |= _engine(settings)
-    elif stage.name == "target":
+    if stage.engine:
+        env |= _engine(settings, pair_of(stage, settings))
+    elif stage.name in ("target", "train"):
         env["OMP_NUM_THREADS"] = str(_threads(1))
     return {**env, **settings.stage_env.get(stage.name, {})}
 
@@ -63,7 +94,7 @@ def _threads(ranks: int) -> int:
     return max(1, (cpus() - 1) // ranks)
 
 
-def _engine(settings: Settings) -> Mapping[str, str]:
+def _engine(settings: Settings, pair: str) -> Mapping[str, str]:
     env = {
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_HOST_IP": "127.0.0.1",
@@ -71,7 +102,7 @@ def _engine(settings: Settings) -> Mapping[str, str]:
     }
     if has_gpu():
         return env
-    if settings.pair == "seed":
+    if pair == "seed":
         env["VLLM_MLA_DISABLE"] = "1"  # 0.16's CPU build has no MLA; DeepSeek types run without
     return env | {
         "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB; left out, vLLM takes half of the memory

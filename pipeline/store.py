@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,23 @@ from pipeline.files import sync_folder, write_whole
 from pipeline.report import StageError
 
 MANIFEST = "manifest.jsonl"
+
+
+def entries(folder: Path) -> dict[int, dict[str, Any]]:
+    """Index → the latest line of the manifest of it; {} where there is none. Lines cut off by a crash are left out."""
+    path = folder / MANIFEST
+    return _parse(path.read_bytes().split(b"\n"))[0] if path.exists() else {}
+
+
+def data_digest(folder: Path, samples: Iterable[Sample]) -> str:
+    """sha256 that names a data set: its hidden states and, of each sample, the loss mask. By it, what was made of the
+    data (a verdict, a vocabulary, a draft model) knows them again. No file of states is read."""
+    known = entries(folder)
+    found = hashlib.sha256()
+    for sample in samples:
+        entry = known.get(sample.index, {})
+        found.update(json.dumps([sample.index, entry.get("sha256"), sample.digest, sample.loss_mask]).encode())
+    return found.hexdigest()
 
 
 class Store:
@@ -104,19 +121,10 @@ class Store:
         if not path.exists():
             return {}
         lines = path.read_bytes().split(b"\n")
-        entries: dict[int, dict[str, Any]] = {}
-        whole = []
-        for line in lines:
-            try:
-                entry = json.loads(line)
-                if "index" in entry or "attempt" not in entry:
-                    entries[int(entry["index"])] = entry
-            except (ValueError, KeyError, TypeError):  # a line cut off by a crash
-                continue
-            whole.append(line)
+        found, whole = _parse(lines)
         if b"\n".join([*whole, b""]) != b"\n".join(lines):
             write_whole(path, b"\n".join([*whole, b""]))
-        return entries
+        return found
 
     def _append(self, entry: dict[str, Any]) -> None:
         path = self.folder / MANIFEST
@@ -129,3 +137,18 @@ class Store:
             os.close(handle)
         if new:
             sync_folder(self.folder)
+
+
+def _parse(lines: Sequence[bytes]) -> tuple[dict[int, dict[str, Any]], list[bytes]]:
+    """(index → its latest entry, the lines that are whole)."""
+    found: dict[int, dict[str, Any]] = {}
+    whole = []
+    for line in lines:
+        try:
+            entry = json.loads(line)
+            if "index" in entry or "attempt" not in entry:
+                found[int(entry["index"])] = entry
+        except (ValueError, KeyError, TypeError):  # a line cut off by a crash
+            continue
+        whole.append(line)
+    return found, whole

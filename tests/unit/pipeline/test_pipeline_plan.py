@@ -18,6 +18,7 @@ from pipeline.pairs import PAIRS, Size
 from pipeline.plan import plan
 from pipeline.problem import Problem
 from pipeline.settings import TARGETS
+from pipeline.stages import pairs
 
 ROOT = Path(__file__).parents[3]
 
@@ -34,17 +35,31 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(PAIRS, name, replace(pair, cpu=Size(1000, 1000)))
 
 
-def test_the_stages_are_in_order_and_run_in_the_environment_that_provision_will_make() -> None:
+DATA = ("target", "prepare", "extract", "verify")
+DRAFT = ("vocab", "loadcheck", "train", "evaluate", "export")
+
+
+def test_the_stages_are_in_order_and_each_runs_in_the_environment_that_provision_will_make() -> None:
     made = plan(request())
-    assert [stage["name"] for stage in made["stages"]] == ["provision", "target", "prepare", "extract"]
-    environment = environments.locate("seed", environments.base_python("seed")[1])
-    assert {stage["argv"][0] for stage in made["stages"][1:]} == {str(environment.python)}
-    assert made["stages"][0]["argv"][1:] == ["-m", "pipeline", "provision"]
-    assert made["stages"][0]["argv"][0] == environments.base_python("seed")[0]
+    assert [stage["name"] for stage in made["stages"]] == ["provision", *DATA, *DRAFT]
+    pythons = {stage["name"]: stage["argv"][0] for stage in made["stages"]}
+    for pair, names in (("seed", DATA), ("current", DRAFT)):
+        environment = environments.locate(pair, environments.base_python(pair)[1])
+        assert {pythons[name] for name in names} == {str(environment.python)}
+    assert made["stages"][0]["argv"] == [environments.base_python("seed")[0], "-m", "pipeline", "provision"]
     assert all(stage["env"]["PYTHONPATH"] == "/bundle:/bundle/compat/plugin" for stage in made["stages"])
     assert all(stage["cwd"] == "/runs/one" for stage in made["stages"])
     assert made["versions"]["speculators"] == "0.3.0"
     assert made["versions"]["vllm"] == "0.16.0"
+
+
+def test_a_run_ends_after_the_stage_that_is_asked_for() -> None:
+    made = plan(request(until="extract"))
+    assert [stage["name"] for stage in made["stages"]] == ["provision", "target", "prepare", "extract"]
+    assert pairs(settings.parse({"run": {"until": "extract"}})) == ("seed",)
+    assert pairs(settings.parse({"run": {}})) == ("seed", "current")
+    with pytest.raises(Problem, match=r"run\.until is .extrakt., and there is no such stage"):
+        plan(request(until="extrakt"))
 
 
 def test_the_current_pair_has_an_environment_of_its_own() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pipeline.dataset import Sample
 from pipeline.report import StageError
-from pipeline.store import MANIFEST, Store
+from pipeline.store import MANIFEST, Store, data_digest
 
 ORIGIN = {"target": "abc", "layers": {"vllm_ids": [2, 4, 5, 8], "output_indices": [1, 3, 4, 7]}, "dtype": "auto"}
 PATCH = {"id": "a", "process": "driver", "digest": "12ab", "replaced_digest": "34cd"}
@@ -107,3 +108,15 @@ def test_a_crash_before_the_rename_leaves_the_old_file_whole(folder: Path, monke
     assert (folder / "hs_0.safetensors").read_bytes() == b"states of 0"
     assert missing(folder) == []
     assert not list(folder.glob(".hs_*.tmp"))
+
+
+def test_the_digest_of_the_data_changes_with_their_states_their_masks_and_their_number(folder: Path) -> None:
+    first = data_digest(folder, SAMPLES)
+    assert data_digest(folder, SAMPLES) == first
+    others = [
+        data_digest(folder, SAMPLES[:3]),
+        data_digest(folder, [*SAMPLES[:3], replace(SAMPLES[3], loss_mask=(0, 0, 1))]),
+    ]
+    Store(folder, ORIGIN).save(SAMPLES[0], b"other states", 3)
+    others.append(data_digest(folder, SAMPLES))
+    assert len({first, *others}) == 4
