@@ -30,8 +30,16 @@ def progress(label: str, done: float, total: float | None = None, unit: str = ""
     record.append("progress", label=label, done=done, total=total, unit=unit, eta_s=eta_s)
 
 
-def metric(name: str, value: float) -> None:
-    record.append("metric", name=name, value=value)
+def metric(name: str, value: float, step: int | None = None) -> None:
+    """A figure: its latest value is shown, and with a step (optimiser steps so far) its curve as well.
+
+    The metrics screen knows these names; any other is shown as it is.
+    In training: `loss`, `accuracy_1` to `accuracy_k` (k-th position, 0 to 1), `acceptance` (simulated tokens a round),
+    `lr`, `tokens_per_s`, `eta_s`; the same on held-out samples behind `val/`, as in `val/loss`.
+    In evaluation: `acceptance/SET/KIND` for a set of prompts, KIND `simulated`, `served` or `untrained`, with
+    `accuracy_k/SET/KIND` beside it.
+    """
+    record.append("metric", name=name, value=value, **({} if step is None else {"step": step}))
 
 
 def artifact(path: Path) -> None:

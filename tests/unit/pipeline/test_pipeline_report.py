@@ -99,3 +99,15 @@ def test_events_of_several_processes_never_mix_within_a_line(tmp_path: Path) -> 
     writers = [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=env) for _ in range(3)]
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]
     assert len(events(tmp_path)) == 900
+
+
+def test_a_metric_carries_its_step_where_it_has_one(tmp_path: Path) -> None:
+    code = "from pipeline import report\nreport.metric('loss', 0.5, step=10)\nreport.metric('samples', 3)"
+    subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, "EYAS_ATTEMPT": str(tmp_path)}, check=True
+    )
+    told = [{key: value for key, value in event.items() if key != "t"} for event in events(tmp_path)]
+    assert told == [
+        {"kind": "metric", "name": "loss", "value": 0.5, "step": 10},
+        {"kind": "metric", "name": "samples", "value": 3},
+    ]
