@@ -54,16 +54,29 @@ def console(ctx: typer.Context, project: ProjectOption = None, host: HostOption 
 @app.command()
 def demo(
     pair: Annotated[
-        str, typer.Option(help="; ".join(f"{name}: {what}" for name, what in PAIRS.items()) + ".")
-    ] = DEMO_PAIR,
+        str | None,
+        typer.Option(
+            help="What the hidden states are extracted with; "
+            + "; ".join(f"{name}: {pair.told}" for name, pair in PAIRS.items())
+            + f". Default: {DEMO_PAIR}, or where the broken patch matters.",
+            show_default=False,
+        ),
+    ] = None,
+    target: Annotated[
+        str, typer.Option(help="tiny: trained on the spot; smollm2: SmolLM2-135M-Instruct, a real model, slow.")
+    ] = "tiny",
     broken: Annotated[
         list[str] | None, typer.Option("--break", help="Switch this patch off and watch it fail.")
     ] = None,
+    until: Annotated[str, typer.Option(help="The last stage to run; default: all of them.", show_default=False)] = "",
     run_headless: Annotated[bool, typer.Option("--headless", help="The same without a screen.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the whole pipeline for real on this machine: a tiny target, real vLLM and speculators, no GPU."""
-    project = open_project(make_demo(pair, tuple(broken or ())))
+    """Run the whole pipeline for real on this machine, up to a draft model that is served: no GPU is needed."""
+    made = make_demo(pair, target, tuple(broken or ()), until)
+    if made.note:
+        typer.echo(made.note, err=True)
+    project = open_project(made.folder)
     if run_headless:
         _run(project, detach=False, as_json=as_json)
     else:
