@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 from compat import record
 from compat.activate import activate
 from compat.switches import VARIABLE, parse
-from pipeline import dataset, identity, products, settings, space
+from pipeline import dataset, origin, products, settings, space
 from pipeline.dataset import Sample
 from pipeline.engine import backend
-from pipeline.layers import Layers, choose
+from pipeline.layers import Layers
 from pipeline.report import Pace, artifact, metric, note, progress
 from pipeline.settings import Settings
 from pipeline.store import MANIFEST, Store
@@ -26,16 +24,9 @@ def main() -> None:
     wanted = settings.of_attempt()
     samples = dataset.read(products.dataset())
     target = products.target(wanted)
-    model = _text_config(target)
-    layers = choose(int(model["num_hidden_layers"]), wanted.layers)
-    origin = {
-        "target": identity.digest(target),
-        "tokenizer": identity.tokenizer_digest(target),
-        "layers": layers.to_json(),
-        "dtype": wanted.dtype,
-        "max_length": wanted.max_length,
-    }
-    store = Store(products.hidden_states(), origin)
+    model = origin.text_config(target)
+    layers = origin.layers(wanted, target)
+    store = Store(products.hidden_states(), origin.of(wanted, target))
     checking = Pace("checking samples on disk", len(samples), "samples")
     missing = {sample.index for sample in store.missing(samples, checking.step)}
     artifact(store.folder / MANIFEST)
@@ -87,11 +78,6 @@ def _extract(
     scratch.rmdir()
     metric("tokens", tokens)
     note(f"{len(missing)} samples, {tokens} tokens, {tokens / pace.seconds:.0f} tokens a second.")
-
-
-def _text_config(target: Path) -> dict[str, Any]:
-    config: dict[str, Any] = json.loads((target / "config.json").read_text(encoding="utf-8"))
-    return config.get("text_config") or config
 
 
 def _attempt() -> str:

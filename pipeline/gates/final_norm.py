@@ -28,8 +28,10 @@ def check(
 ) -> GateReport:
     """`last` [S, H] is the last layer's output before the final norm, `engine_logits` [S, V] the engine's own.
 
-    `head` [V, H] and `norm` [H] are the target's weights, `epsilon` its norm's. `targets` [S, V] are the logits that
-    the training is given; left out, they are made from `last` as they should be.
+    Where the engine tells only its likeliest tokens, `engine_logits` are their log-probabilities, and -inf elsewhere.
+    `head` [V, H] and `norm` [H] are the target's weights, `epsilon` its norm's; a head too large to be held at once is
+    a function that takes states [S, H] to logits. `targets` [S, V] are the logits that the training is given; left out,
+    they are made from `last` as they should be.
     """
     right = _logits(_normed(last, norm, epsilon), head)
     given = right if targets is None else targets.float()
@@ -57,11 +59,22 @@ def check(
 
 
 def divergence(engine: Any, other: Any) -> float:
-    """Mean over positions of KL(softmax(engine) ‖ softmax(other)), in nats."""
+    """Mean over positions of KL(softmax(engine) ‖ softmax(other)), in nats.
+
+    Where the engine tells only some tokens, the others count as one: that can only make the divergence smaller.
+    """
     import torch
 
-    first, second = torch.log_softmax(engine.float(), 1), torch.log_softmax(other.float(), 1)
-    return float((first.exp() * (first - second)).sum(1).mean())
+    second = torch.log_softmax(other.float(), 1)
+    told = torch.isfinite(engine)
+    if bool(told.all()):
+        first = torch.log_softmax(engine.float(), 1)
+        return float((first.exp() * (first - second)).sum(1).mean())
+    first = engine.float().masked_fill(~told, 0.0)
+    shares = first.exp() * told
+    rest = (1 - shares.sum(1)).clamp_min(1e-9)
+    other_rest = (1 - (second.exp() * told).sum(1)).clamp_min(1e-9)
+    return float(((shares * (first - second)).sum(1) + rest * (rest / other_rest).log()).mean())
 
 
 def _shifted(engine: Any, logits: Any, shift: int) -> float:
@@ -80,4 +93,4 @@ def _normed(states: Any, weight: Any, epsilon: float) -> Any:
 
 
 def _logits(states: Any, head: Any) -> Any:
-    return states @ head.float().T
+    return head(states) if callable(head) else states @ head.float().T
