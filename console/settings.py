@@ -73,8 +73,8 @@ class RunSettings(Section):
         "auto", description="the target's number format; float32 for exact comparisons"
     )
     until: str = Field("", description="the last stage to run; left out, all of them")
-    draft_vocabulary: Annotated[int, Field(ge=2)] = Field(
-        32000, description="tokens that the draft model can say; a target with fewer has its own"
+    draft_vocabulary: Annotated[int, Field(ge=2)] | None = Field(
+        None, description="tokens that the draft model can say; left out, 32000, or the target's own if it has fewer"
     )
 
 

@@ -32,6 +32,15 @@ def write_whole(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+def sync(path: Path) -> None:
+    """Brings a file that another wrote to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def sync_folder(folder: Path) -> None:
     """Makes renames inside the folder last through a power cut."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -22,6 +22,8 @@ class Model:
     heads: int
     positions: int | None
     """Longest sequence it was made for, in tokens."""
+    vocabulary: int | None = None
+    """Tokens."""
 
 
 def check(folder: Path) -> Model:
@@ -42,8 +44,15 @@ def check(folder: Path) -> Model:
             "Point run.target at the folder of a decoder-only language model.",
         )
     positions = text.get("max_position_embeddings")
+    tokens = text.get("vocab_size")
     names = config.get("architectures") or [""]
-    return Model(str(names[0]), layers, heads, positions if isinstance(positions, int) else None)
+    return Model(
+        str(names[0]),
+        layers,
+        heads,
+        positions if isinstance(positions, int) else None,
+        tokens if isinstance(tokens, int) else None,
+    )
 
 
 def check_shard(path: Path) -> None:

@@ -12,6 +12,8 @@ from pipeline.settings import STDLIB, TARGETS, Settings
 
 TINY_POSITIONS = 4096
 """Longest sequence of the tiny target, in tokens."""
+TINY_VOCABULARY = 1024
+"""Tokens of the tiny target."""
 
 
 def plan(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,6 +75,7 @@ def _maker(wanted: Settings, running: str) -> str:
 def _check_target(wanted: Settings) -> None:
     if wanted.makes_target:
         _check_length(wanted, TINY_POSITIONS, "the tiny target")
+        _check_vocabulary(wanted, TINY_VOCABULARY, "the tiny target")
         return
     folder = Path(wanted.target)
     if not folder.is_absolute():
@@ -85,6 +88,8 @@ def _check_target(wanted: Settings) -> None:
     layers.choose(model.layers, wanted.layers)
     if model.positions:
         _check_length(wanted, model.positions, str(folder))
+    if model.vocabulary:
+        _check_vocabulary(wanted, model.vocabulary, str(folder))
     if model.heads % wanted.tensor_parallel:
         raise Problem(
             "bad_settings",
@@ -101,6 +106,15 @@ def _check_length(wanted: Settings, positions: int, place: str) -> None:
             "bad_settings",
             f"run.max_length is {wanted.max_length}, and {place} takes sequences of {positions} tokens.",
             f"Lower it to {positions - 1} at most.",
+        )
+
+
+def _check_vocabulary(wanted: Settings, tokens: int, place: str) -> None:
+    if wanted.draft_vocabulary is not None and wanted.draft_vocabulary > tokens:
+        raise Problem(
+            "bad_settings",
+            f"run.draft_vocabulary is {wanted.draft_vocabulary}, and {place} has {tokens} tokens.",
+            f"Lower it to {tokens} at most, or leave it out.",
         )
 
 

@@ -35,6 +35,11 @@ def vocabulary() -> Path:
     return folder() / "vocabulary"
 
 
+def training_data() -> Path:
+    """The samples as `speculators train` reads them."""
+    return folder() / "training_data"
+
+
 def untrained() -> Path:
     """A draft model as training begins with it."""
     return folder() / "untrained"

@@ -26,6 +26,7 @@ TINY = "tiny"
 STDLIB = "stdlib"
 DTYPES = ("auto", "bfloat16", "float32")
 LONG = ("truncate", "drop")
+DRAFT_VOCABULARY = 32000
 AUX_LAYERS = 3
 """An EAGLE-3 draft model is fed by three aux layers."""
 
@@ -70,8 +71,8 @@ class Settings:
     """Pair → what the operator says of its environment; use `environment`."""
     until: str = ""
     """The last stage to run; "" runs them all."""
-    draft_vocabulary: int = 32000
-    """Tokens that the draft model can say; a target with fewer has its own."""
+    draft_vocabulary: int | None = None
+    """Tokens that the draft model can say; None: DRAFT_VOCABULARY, or the target's own where it has fewer."""
     train: TrainSettings = field(default_factory=TrainSettings)
     export: ExportSettings = field(default_factory=ExportSettings)
     evaluate: EvaluateSettings = field(default_factory=EvaluateSettings)
@@ -106,7 +107,7 @@ def parse(data: Mapping[str, Any]) -> Settings:
         stage_env={name: _environment_variables(name, table(stages, name)) for name in stages},
         environments={pair: _environment(pair, table(environments, pair)) for pair in environments},
         until=text(run, "until", Settings.until) if run.get("until") else Settings.until,
-        draft_vocabulary=integer(run, "draft_vocabulary", Settings.draft_vocabulary, 2, 1 << 24),
+        draft_vocabulary=_draft_vocabulary(run),
         train=TrainSettings.parse(table(stages, "train")),
         export=ExportSettings.parse(table(stages, "export")),
         evaluate=EvaluateSettings.parse(table(stages, "evaluate")),
@@ -128,6 +129,12 @@ def _layers(value: Any) -> tuple[int, ...]:
             f'Give "auto" or {AUX_LAYERS} rising layer ids of 1 or more in vLLM\'s convention, such as [2, 30, 58].',
         )
     return ids
+
+
+def _draft_vocabulary(run: Mapping[str, Any]) -> int | None:
+    if run.get("draft_vocabulary") is None:
+        return None
+    return integer(run, "draft_vocabulary", DRAFT_VOCABULARY, 2, 1 << 24)
 
 
 def _environment_variables(stage: str, section: Mapping[str, Any]) -> dict[str, str]:

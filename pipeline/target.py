@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from pipeline import corpus, files, model_folder, products, settings
-from pipeline.plan import TINY_POSITIONS
+from pipeline.plan import TINY_POSITIONS, TINY_VOCABULARY
 from pipeline.problem import Problem
 from pipeline.report import Pace, artifact, metric, note, progress
 from pipeline.settings import Settings
@@ -22,7 +22,6 @@ log = logging.getLogger("pipeline.target")
 
 MARKER = "eyas-target.json"
 CONVERSATIONS = 900
-VOCABULARY = 1024
 SPECIAL = ("<|pad|>", "<|im_system|>", "<|im_user|>", "<|im_assistant|>", "<|im_middle|>", "<|im_end|>")
 TEMPLATE = (
     "{% for m in messages %}<|im_{{ m.role }}|>{{ m.role }}<|im_middle|>{{ m.content }}<|im_end|>{% endfor %}"
@@ -63,7 +62,7 @@ def main() -> None:
 
 
 def _recipe(wanted: Settings, kind: ModuleType) -> str:
-    parts: Sequence[Any] = (kind.SHAPE, TEMPLATE, VOCABULARY, CONVERSATIONS, SHARD, SEED, wanted.train_steps)
+    parts: Sequence[Any] = (kind.SHAPE, TEMPLATE, TINY_VOCABULARY, CONVERSATIONS, SHARD, SEED, wanted.train_steps)
     code = Path(str(kind.__file__)).read_bytes()
     return hashlib.sha256(json.dumps(parts).encode() + code).hexdigest()
 
@@ -86,7 +85,7 @@ def _tokenizer(texts: Sequence[Sequence[corpus.Message]], special: Sequence[str]
     tokenizer.pre_tokenizer = bytes_level
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
+        vocab_size=TINY_VOCABULARY,
         special_tokens=[*SPECIAL, *special],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
@@ -113,7 +112,7 @@ def _train(kind: ModuleType, tokenizer: Any, texts: Sequence[Sequence[corpus.Mes
     stream = torch.tensor([i for ids in tokenizer(rendered, add_special_tokens=False).input_ids for i in ids])
     model = kind.make(
         {
-            "vocab_size": VOCABULARY,
+            "vocab_size": TINY_VOCABULARY,
             "max_position_embeddings": TINY_POSITIONS,
             "tie_word_embeddings": False,
             "bos_token_id": None,

@@ -259,3 +259,14 @@ def test_an_unknown_stage_is_refused_with_status_2() -> None:
     )
     assert done.returncode == 2
     assert "There is no stage 'trian'" in done.stderr
+
+
+def test_a_draft_vocabulary_larger_than_the_targets_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(Problem, match=r"run\.draft_vocabulary is 1025, and the tiny target has 1024 tokens"):
+        plan(request(draft_vocabulary=1025))
+    write_model(tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "vocab_size": 300}))
+    with pytest.raises(Problem, match=r"run\.draft_vocabulary is 301, and .*model has 300 tokens"):
+        plan(request(target=str(tmp_path / "model"), draft_vocabulary=301))
+    plan(request(target=str(tmp_path / "model"), draft_vocabulary=300))

@@ -1,0 +1,1 @@
+"""The draft model: built for a target, saved, trained, measured and served."""
