@@ -102,6 +102,28 @@ class TrainStageSettings(StageSettings):
     epochs: Annotated[int, Field(ge=1)] | None = Field(None, description="times that training sees every sample")
     lr: Annotated[float, Field(gt=0)] | None = Field(None, description="learning rate")
     ttt_steps: Annotated[int, Field(ge=1)] | None = Field(None, description="steps of training-time test")
+    norms: Literal["auto"] | tuple[Literal["norm_before_fc", "fc_norm", "norm_output"], ...] = Field(
+        "auto", description="norms of EAGLE-3.1; `auto` takes what the serving engine applies"
+    )
+    layer: Literal["llama", "qwen3"] = Field("llama", description="type of the draft model's decoder layer")
+
+
+class EvaluateStageSettings(StageSettings):
+    prompts: dict[str, str] = Field(
+        {}, description="further sets of prompts: name = a .json or .jsonl file of conversations on the host"
+    )
+    set_size: Annotated[int, Field(ge=1)] | None = Field(None, description="prompts of a set")
+    max_tokens: Annotated[int, Field(ge=2)] | None = Field(None, description="tokens said after a prompt, at most")
+    min_acceptance: Annotated[float, Field(ge=0)] | None = Field(
+        None, description="served acceptance length of the held-out prompts below which the stage fails"
+    )
+    simulate: bool = Field(True, description="decode speculatively outside of the engine as well, and compare")
+
+
+class ExportStageSettings(StageSettings):
+    engine: str | None = Field(
+        None, description="the vLLM that will serve the draft, such as `0.32`; left out, the current pair's"
+    )
 
 
 class StagesSettings(Section):
@@ -115,8 +137,10 @@ class StagesSettings(Section):
     vocab: StageSettings = Field(StageSettings(), description="chooses the draft vocabulary")
     loadcheck: StageSettings = Field(StageSettings(), description="loads an untrained draft in the engine")
     train: TrainStageSettings = Field(TrainStageSettings(), description="trains the draft model")
-    evaluate: StageSettings = Field(StageSettings(), description="measures acceptance, simulated and served")
-    export: StageSettings = Field(StageSettings(), description="writes the draft model's folder")
+    evaluate: EvaluateStageSettings = Field(
+        EvaluateStageSettings(), description="measures acceptance, simulated and served"
+    )
+    export: ExportStageSettings = Field(ExportStageSettings(), description="writes the draft model's folder")
 
 
 class PatchSettings(Section):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.checked import integer, number
+from pipeline.checked import bad, choice, flag, integer, number, table, text
 
 SPECULATIVE_TOKENS = 3
 """Tokens that a draft model proposes in a round, where nothing else is asked for."""
+
+
+NORMS = ("norm_before_fc", "fc_norm", "norm_output")
+"""Norms of EAGLE-3.1 that a draft model may have."""
+LAYERS = ("llama", "qwen3")
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,11 @@ class TrainSettings:
     ttt_steps: int = SPECULATIVE_TOKENS
     """Steps of training-time test: how far the draft learns to follow its own states."""
 
+    norms: tuple[str, ...] | None = None
+    """Norms of EAGLE-3.1, of NORMS; None takes what the serving engine applies."""
+    layer: str = "llama"
+    """Type of the draft model's decoder layer, of LAYERS."""
+
     @classmethod
     def parse(cls, section: Mapping[str, Any]) -> TrainSettings:
         place = "stage.train"
@@ -28,6 +38,8 @@ class TrainSettings:
             epochs=integer(section, "epochs", cls.epochs, 1, 10_000, place),
             lr=number(section, "lr", cls.lr, 1e-8, 1.0, place),
             ttt_steps=integer(section, "ttt_steps", cls.ttt_steps, 1, 16, place),
+            norms=_norms(section.get("norms", "auto")),
+            layer=choice(section, "layer", cls.layer, LAYERS, place),
         )
 
 
@@ -35,15 +47,48 @@ class TrainSettings:
 class ExportSettings:
     """[stage.export]"""
 
+    engine: str = ""
+    """The vLLM that will serve the draft model, "0.32"; "" is the current pair's."""
+
     @classmethod
     def parse(cls, section: Mapping[str, Any]) -> ExportSettings:
-        return cls()
+        return cls(engine=text(section, "engine", "0.32", "stage.export") if section.get("engine") else "")
 
 
 @dataclass(frozen=True)
 class EvaluateSettings:
     """[stage.evaluate]"""
 
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """Name → file of conversations on the host: sets of prompts beside the built-in ones."""
+    set_size: int = 8
+    """Prompts of a set."""
+    max_tokens: int = 40
+    """Tokens said after a prompt, at most."""
+    min_acceptance: float = 0.0
+    """The stage fails when the served acceptance length of the held-out prompts is below it; 0 asks for nothing."""
+    simulate: bool = True
+    """Whether speculative decoding is also done in this process, which needs room for a second copy of the target."""
+
     @classmethod
     def parse(cls, section: Mapping[str, Any]) -> EvaluateSettings:
-        return cls()
+        place = "stage.evaluate"
+        prompts = table(section, "prompts")
+        for name, path in prompts.items():
+            if not isinstance(path, str) or not path.startswith("/"):
+                raise bad(f"{place}.prompts.{name} is {path!r}", "Give the full path of a file on the host.")
+        return cls(
+            prompts=dict(prompts),
+            set_size=integer(section, "set_size", cls.set_size, 1, 10_000, place),
+            max_tokens=integer(section, "max_tokens", cls.max_tokens, 2, 100_000, place),
+            min_acceptance=number(section, "min_acceptance", cls.min_acceptance, 0.0, 64.0, place),
+            simulate=flag(section, "simulate", cls.simulate, place),
+        )
+
+
+def _norms(value: Any) -> tuple[str, ...] | None:
+    if value == "auto":
+        return None
+    if not isinstance(value, list) or any(name not in NORMS for name in value) or len(set(value)) != len(value):
+        raise bad(f"stage.train.norms is {value!r}", f'Give "auto" or a list of: {", ".join(NORMS)}; [] for none.')
+    return tuple(value)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import environments, layers, model_folder, settings, stages
+from pipeline.draft import profile
 from pipeline.problem import Problem
 from pipeline.settings import STDLIB, TARGETS, Settings
 
@@ -26,6 +27,7 @@ def plan(request: Mapping[str, Any]) -> dict[str, Any]:
     _check_target(wanted)
     _check_conversations(wanted)
     _check_host(wanted)
+    _check_draft(wanted)
     pythons = {pair: _python(wanted, pair) for pair in stages.pairs(wanted)}
     maker = _maker(wanted, str(request.get("python") or ""))
     pinned = environments.pinned_versions(wanted.pair)
@@ -97,6 +99,22 @@ def _check_target(wanted: Settings) -> None:
             "not split evenly over it.",
             f"Use a divisor of {model.heads}.",
         )
+
+
+def _check_draft(wanted: Settings) -> None:
+    """The declared engine serves what would be trained, for this target."""
+    if not any(stage.drafts for stage in stages.wanted(wanted)):
+        return
+    profile.check(wanted)
+    kind = TARGETS[wanted.target] if wanted.makes_target else profile.target_type_in(Path(wanted.target))
+    profile.check_target(wanted, kind, "The target" if wanted.makes_target else wanted.target)
+    for name, path in wanted.evaluate.prompts.items():
+        if not Path(path).is_file():
+            raise Problem(
+                "bad_settings",
+                f"There is no file of prompts {path} on the host.",
+                f"Correct stage.evaluate.prompts.{name}, or leave it out.",
+            )
 
 
 def _check_length(wanted: Settings, positions: int, place: str) -> None:

@@ -31,7 +31,8 @@ PATCH = Patch(
     symptoms=(Symptom("KeyError", message=r"input_norm\.weight", functions=("load_weights",)),),
     cause="Newer speculators turn norm_before_fc and norm_output on for EAGLE-3. An engine without input_norm fails to "
     "load the draft model; one without norm_output loads it, serves it, and accepts little.",
-    mend="Serve with vLLM 0.22 or later, or train with --no-norm-before-fc --no-norm-output.",
+    mend="Serve with vLLM 0.25 or later (0.22 reads them of a draft in plain form alone), or train with "
+    "--no-norm-before-fc --no-norm-output.",
     probe=probe,
     silent=True,
     gate="engine-norms",

@@ -1,0 +1,80 @@
+"""What a release of vLLM can serve of a draft model, and what the plan refuses to train for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors_files import write_model
+
+from pipeline import settings
+from pipeline.draft import profile
+from pipeline.plan import plan
+from pipeline.problem import Problem
+
+
+def wanted(**stage: Any) -> settings.Settings:
+    return settings.parse({"stage": stage})
+
+
+@pytest.mark.parametrize(
+    ("engine", "norms", "plain", "layers", "latent"),
+    [
+        ("0.16.0", (), (), ("llama",), False),
+        ("0.18", (), ("norm_before_fc",), ("llama",), True),
+        ("0.22", ("norm_before_fc",), ("norm_before_fc", "fc_norm", "norm_output"), ("llama",), True),
+        ("0.32", *[("norm_before_fc", "fc_norm", "norm_output")] * 2, ("llama", "qwen3"), True),
+    ],
+)
+def test_a_release_has_a_profile(engine: str, norms: Any, plain: Any, layers: Any, latent: bool) -> None:
+    assert profile.profile_for(engine) == profile.Profile(engine, norms, plain, layers, latent)
+
+
+def test_norms_are_those_that_the_engine_serves() -> None:
+    assert profile.norms(wanted()) == ("norm_before_fc", "norm_output")
+    assert profile.norms(wanted(export={"engine": "0.22.1"})) == ("norm_before_fc",)
+    assert profile.norms(wanted(export={"engine": "0.16"})) == ()
+    assert profile.norms(wanted(train={"norms": ["fc_norm"]})) == ("fc_norm",)
+    assert profile.norms(wanted(train={"norms": []})) == ()
+
+
+@pytest.mark.parametrize(
+    ("stage", "says"),
+    [
+        ({"export": {"engine": "0.16"}, "train": {"norms": ["norm_output"]}}, "norm_output.*0.16.*0.25.0 or later"),
+        ({"export": {"engine": "0.22"}, "train": {"norms": ["norm_output"]}}, "plain form alone, since 0.22.0"),
+        ({"export": {"engine": "0.22"}, "train": {"layer": "qwen3"}}, "layer is qwen3.*0.24.0 or later"),
+        ({"train": {"norms": ["norm_before_fc", "fc_norm"]}}, "one of the two"),
+        ({"train": {"norms": ["norm"]}}, "stage.train.norms is"),
+        ({"train": {"layer": "mamba"}}, "stage.train.layer is 'mamba'"),
+        ({"export": {"engine": "latest"}}, "'latest', which is no version"),
+        ({"export": {"engine": "0.9.2"}}, "vLLM since 0.11.0"),
+        ({"evaluate": {"prompts": {"mine": "here.jsonl"}}}, "stage.evaluate.prompts.mine"),
+        ({"evaluate": {"prompts": {"mine": "/nowhere.jsonl"}}}, "no file of prompts /nowhere.jsonl"),
+    ],
+)
+def test_the_plan_refuses_what_the_engine_cannot_serve(stage: dict[str, Any], says: str) -> None:
+    with pytest.raises(Problem) as told:
+        plan({"settings": {"run": {"pair": "current"}, "stage": stage}})
+    whole = f"{told.value.message} {told.value.remedy}"
+    assert re.search(says, whole), whole
+    assert told.value.message.count(". ") == 0
+
+
+def test_a_target_whose_layers_the_engine_does_not_hand_out_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    target = write_model(tmp_path / "model")
+    config = json.loads((target / "config.json").read_text())
+    inner = {key: config.pop(key) for key in ("num_hidden_layers", "num_attention_heads")}
+    (target / "config.json").write_text(
+        json.dumps({**config, "model_type": "kimi_k25", "text_config": {**inner, "model_type": "kimi_k2"}})
+    )
+    request = {"run": {"pair": "current", "target": str(target), "layers": [1, 2, 3]}}
+    stage = {"export": {"engine": "0.16.0"}}
+    with pytest.raises(Problem, match=r"of type kimi_k2, and vLLM 0\.16\.0"):
+        plan({"settings": {**request, "stage": stage}})
+    with pytest.raises(Problem, match=r"of type deepseek_v3"):
+        plan({"settings": {"run": {"pair": "current", "target": "tiny-deepseek-v3"}, "stage": stage}})
+    plan({"settings": {"run": {"pair": "current", "target": "tiny-deepseek-v3", "until": "verify"}, "stage": stage}})
