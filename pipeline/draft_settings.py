@@ -10,8 +10,6 @@ from pipeline.checked import bad, choice, flag, integer, number, table, text
 
 SPECULATIVE_TOKENS = 3
 """Tokens that a draft model proposes in a round, where nothing else is asked for."""
-
-
 NORMS = ("norm_before_fc", "fc_norm", "norm_output")
 """Norms of EAGLE-3.1 that a draft model may have."""
 LAYERS = ("llama", "qwen3")
@@ -25,7 +23,6 @@ class TrainSettings:
     lr: float = 1e-3
     ttt_steps: int = SPECULATIVE_TOKENS
     """Steps of training-time test: how far the draft learns to follow its own states."""
-
     norms: tuple[str, ...] | None = None
     """Norms of EAGLE-3.1, of NORMS; None takes what the serving engine applies."""
     layer: str = "llama"

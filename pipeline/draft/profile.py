@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from compat.versions import version, within
 from pipeline import environments
 from pipeline.checked import bad
+from pipeline.draft.shape import Shape
 
 if TYPE_CHECKING:
     from pipeline.settings import Settings
@@ -87,6 +88,18 @@ def norms(settings: Settings) -> tuple[str, ...]:
     if settings.train.norms is not None:
         return settings.train.norms
     return tuple(name for name in WANTED if name in serving(settings).norms)
+
+
+def shape(settings: Settings) -> Shape:
+    """What the draft model of a run is made of."""
+    asked = norms(settings)
+    return Shape(
+        arch=settings.train.layer,
+        norm_before_fc="norm_before_fc" in asked,
+        fc_norm="fc_norm" in asked,
+        norm_output="norm_output" in asked,
+        speculative_tokens=settings.train.ttt_steps,
+    )
 
 
 def check(settings: Settings) -> None:

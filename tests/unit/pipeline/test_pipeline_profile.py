@@ -12,6 +12,7 @@ from safetensors_files import write_model
 
 from pipeline import settings
 from pipeline.draft import profile
+from pipeline.draft.shape import Shape
 from pipeline.plan import plan
 from pipeline.problem import Problem
 
@@ -39,6 +40,9 @@ def test_norms_are_those_that_the_engine_serves() -> None:
     assert profile.norms(wanted(export={"engine": "0.16"})) == ()
     assert profile.norms(wanted(train={"norms": ["fc_norm"]})) == ("fc_norm",)
     assert profile.norms(wanted(train={"norms": []})) == ()
+    assert profile.shape(wanted()) == Shape(norm_before_fc=True, norm_output=True)
+    asked = wanted(train={"norms": ["fc_norm"], "layer": "qwen3", "ttt_steps": 5})
+    assert profile.shape(asked) == Shape(arch="qwen3", fc_norm=True, speculative_tokens=5)
 
 
 @pytest.mark.parametrize(
