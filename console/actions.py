@@ -10,8 +10,8 @@ from textual.binding import Binding
 from console.store import Snapshot
 from console.troubles import has_troubles
 
-View = Literal["run", "log", "tracebacks", "patches"]
-VIEWS: tuple[View, ...] = ("run", "log", "tracebacks", "patches")
+View = Literal["run", "log", "tracebacks", "patches", "metrics"]
+VIEWS: tuple[View, ...] = ("run", "log", "tracebacks", "patches", "metrics")
 Group = Literal["Pipeline", "Views", "Move", "Errors and log", "Eyas"]
 
 
@@ -34,8 +34,6 @@ class Action:
         return show_key(self.keys[0])
 
 
-_SCROLL: tuple[View, ...] = ("run", "log", "tracebacks", "patches")
-
 ACTIONS: tuple[Action, ...] = (
     Action("run", ("R",), "run", "Start the pipeline as a new run, or from a stage of this one", "Pipeline", rank=4),
     Action("relaunch", ("r",), "relaunch", "Relaunch the failed stage as a new attempt", "Pipeline", rank=1),
@@ -45,6 +43,14 @@ ACTIONS: tuple[Action, ...] = (
     Action("view_log", ("2",), "log", "The whole log of the attempt", "Views"),
     Action("view_tracebacks", ("t", "3"), "tracebacks", "What broke, the root cause first", "Views", rank=6),
     Action("view_patches", ("4",), "patches", "Compat patches and their switches", "Views"),
+    Action(
+        "view_metrics",
+        ("5", "m"),
+        "metrics",
+        "Curves of training, acceptance as evaluation measured it",
+        "Views",
+        rank=10,
+    ),
     Action("patch", ("p",), "patch", "The patch that mends the traceback; elsewhere the patches", "Views", rank=3),
     Action(
         "open",
@@ -55,16 +61,32 @@ ACTIONS: tuple[Action, ...] = (
         ("run", "tracebacks"),
         rank=5,
     ),
-    Action("down", ("j", "down"), "down", "Next stage, line, traceback or patch", "Move", palette=False),
-    Action("up", ("k", "up"), "up", "Previous stage, line, traceback or patch", "Move", palette=False),
+    Action("down", ("j", "down"), "down", "Next stage, line, traceback, patch or figure", "Move", palette=False),
+    Action("up", ("k", "up"), "up", "Previous stage, line, traceback, patch or figure", "Move", palette=False),
     Action("top", ("g", "home"), "first", "To the first", "Move"),
     Action("bottom", ("G", "end"), "last", "To the last; in the log also follow it again", "Move"),
     Action("page_down", ("pagedown",), "page down", "Scroll the log or the details by a page", "Move", palette=False),
     Action("page_up", ("pageup",), "page up", "Scroll back by a page", "Move", palette=False),
     Action("half_down", ("ctrl+d",), "half page down", "Scroll by half a page", "Move", palette=False),
     Action("half_up", ("ctrl+u",), "half page up", "Scroll back by half a page", "Move", palette=False),
-    Action("right", ("right", "l"), "right", "Long lines: further right", "Move", ("run", "log"), palette=False),
-    Action("left", ("left", "h"), "left", "Long lines: back left", "Move", ("run", "log"), palette=False),
+    Action(
+        "right",
+        ("right", "l"),
+        "right",
+        "Long lines: further right; metrics: the next stage",
+        "Move",
+        ("run", "log", "metrics"),
+        palette=False,
+    ),
+    Action(
+        "left",
+        ("left", "h"),
+        "left",
+        "Long lines: back left; metrics: the stage before",
+        "Move",
+        ("run", "log", "metrics"),
+        palette=False,
+    ),
     Action(
         "next_error",
         ("e",),

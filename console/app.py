@@ -1,4 +1,4 @@
-"""The console: one screen, four views, a top line and a key line. Paints first, connects after."""
+"""The console: one screen, five views, a top line and a key line. Paints first, connects after."""
 
 from __future__ import annotations
 
@@ -37,7 +37,14 @@ MAKERS: dict[actions.View, Callable[[], View]] = {
     "log": lambda: LogScreen(id="view-log"),
     "tracebacks": lambda: TracebacksScreen(id="view-tracebacks"),
     "patches": lambda: PatchesScreen(id="view-patches"),
+    "metrics": lambda: _metrics(),
 }
+
+
+def _metrics() -> View:
+    from console.screens.metrics import MetricsScreen  # the plotting library is not needed to start
+
+    return MetricsScreen(id="view-metrics")
 
 
 class SnapshotChanged(Message):
@@ -199,6 +206,9 @@ class EyasApp(App[None]):
 
     async def do_view_patches(self) -> None:
         await self.go_to("patches")
+
+    async def do_view_metrics(self) -> None:
+        await self.go_to("metrics")
 
     async def do_patch(self) -> None:
         """Away from the tracebacks: the patch that mends the root cause, when there is one."""

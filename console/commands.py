@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Iterable
@@ -12,9 +11,19 @@ from typing import Annotated, Any
 
 import typer
 
-from console import headless, mask_report, parse_command, reports, stranger
+from console import draft_commands, headless, mask_report, parse_command, reports, stranger
 from console.demo import DEMO_PAIR, PAIRS, make_demo
 from console.errors import UserError
+from console.options import (
+    AttemptOption,
+    DetachOption,
+    HostOption,
+    JsonOption,
+    ProjectOption,
+    RunOption,
+    StageArgument,
+    answer,
+)
 from console.patching import in_run, require_patch, require_switch
 from console.project import Project, open_project
 from remote import protocol
@@ -32,14 +41,8 @@ app = typer.Typer(
 )
 patches_app = typer.Typer(help="Compat patches: what is needed, active or off.", invoke_without_command=True)
 app.add_typer(patches_app, name="patches")
+draft_commands.register(app)
 
-ProjectOption = Annotated[Path | None, typer.Option("--project", help="Folder with an eyas.toml.", show_default=False)]
-HostOption = Annotated[str | None, typer.Option("--host", help="Which host of eyas.toml.", show_default=False)]
-RunOption = Annotated[str | None, typer.Option("--run", help="A run's id; default: the newest.", show_default=False)]
-StageArgument = Annotated[str | None, typer.Argument(help="Default: the one that runs or failed.", show_default=False)]
-AttemptOption = Annotated[int | None, typer.Option("--attempt", help="Default: the latest.", show_default=False)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
-DetachOption = Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")]
 AROUND = 20
 """Lines shown before and behind the one asked for."""
 
@@ -119,7 +122,7 @@ def stop(
         view = connection.run(run)
         stopped = connection.request(protocol.STOP, run=view.run)
         text = f"Stopping {stopped['stage']}, attempt {stopped['attempt']}, of run {view.run}."
-        _answer({"run": view.run, **stopped}, text, as_json)
+        answer({"run": view.run, **stopped}, text, as_json)
 
 
 @app.command()
@@ -135,10 +138,10 @@ def status(
         if all_runs:
             views = connection.runs()
             body = {"runs": [reports.run_json(view) for view in views]}
-            _answer(body, "\n".join(reports.run_line(view) for view in views), as_json)
+            answer(body, "\n".join(reports.run_line(view) for view in views), as_json)
             return
         view = connection.run(run)
-        _answer(reports.run_json(view), reports.run_text(view), as_json)
+        answer(reports.run_json(view), reports.run_text(view), as_json)
 
 
 @app.command()
@@ -161,7 +164,7 @@ def tracebacks(
         report = reports.tracebacks_json(view, chosen, attempt, connection.patches_if_known())
         strange = reports.root_cause(chosen.findings) if reports.is_strange(report) else None
         told = _ask_drift(connection, strange, report) if strange else []
-        _answer(report, reports.tracebacks_text(report, told), as_json)
+        answer(report, reports.tracebacks_text(report, told), as_json)
 
 
 def _ask_drift(connection: headless.Connection, strange: Traceback, report: dict[str, Any]) -> list[str]:
@@ -275,7 +278,7 @@ def prepare(
     with headless.connected(open_project(project, host)) as connection:
         view = connection.run(run)
         sample = connection.sample(view.run, show)
-        _answer({"run": view.run, **sample}, "\n".join(mask_report.lines(sample)), as_json)
+        answer({"run": view.run, **sample}, "\n".join(mask_report.lines(sample)), as_json)
 
 
 @patches_app.callback()
@@ -293,7 +296,7 @@ def patches_list(project: ProjectOption = None, host: HostOption = None, as_json
     with headless.connected(open_project(project, host)) as connection:
         told = connection.patches()
         told = replace(told, patches=in_run(told.patches, connection.newest()))
-        _answer(to_wire(told), reports.patches_text(told), as_json)
+        answer(to_wire(told), reports.patches_text(told), as_json)
 
 
 @patches_app.command("show")
@@ -308,7 +311,7 @@ def patches_show(
         if found is None:
             raise UserError(f"The host does not know the patch `{patch}`.", "Connect with this version of Eyas.")
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
-        _answer(reports.patch_json(found, run), reports.patch_text(found, run, width), as_json)
+        answer(reports.patch_json(found, run), reports.patch_text(found, run, width), as_json)
 
 
 def _switch(patch: str, to: str, project: Path | None, as_json: bool) -> None:
@@ -316,7 +319,7 @@ def _switch(patch: str, to: str, project: Path | None, as_json: bool) -> None:
     opened = open_project(project)
     opened.set_switch(patch, to)
     text = f"{patch} is {to} in {opened.file}; it takes effect at the next launch (`eyas relaunch`)."
-    _answer({"patch": patch, "switch": to, "file": str(opened.file)}, text, as_json)
+    answer({"patch": patch, "switch": to, "file": str(opened.file)}, text, as_json)
 
 
 @patches_app.command("on")
@@ -345,7 +348,7 @@ def _run(project: Project, detach: bool, as_json: bool) -> None:
 def _finish(connection: headless.Connection, run: str, detach: bool, as_json: bool) -> None:
     """Follow the run and answer with its end; exit status 1 unless every stage succeeded."""
     if detach:
-        _answer({"run": run}, f"Run {run} goes on; follow it with `eyas status`.", as_json)
+        answer({"run": run}, f"Run {run} goes on; follow it with `eyas status`.", as_json)
         return
     changes = reports.Changes()
 
@@ -354,7 +357,7 @@ def _finish(connection: headless.Connection, run: str, detach: bool, as_json: bo
             typer.echo(line, err=True)
 
     view = connection.follow(run, tell)
-    _answer(reports.run_json(view), reports.run_text(view), as_json)
+    answer(reports.run_json(view), reports.run_text(view), as_json)
     if view.state != DONE:
         raise typer.Exit(1)
 
@@ -362,10 +365,6 @@ def _finish(connection: headless.Connection, run: str, detach: bool, as_json: bo
 def _say(lines: Iterable[str]) -> None:
     for line in lines:
         typer.echo(line)
-
-
-def _answer(body: Any, text: str, as_json: bool) -> None:
-    typer.echo(json.dumps(body, indent=1) if as_json else text)
 
 
 def _open_console(project: Project, run: str | None = None, start: bool = False) -> None:

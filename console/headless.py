@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from compat.patch import PatchStatus
+from console.curves import held, take
 from console.errors import UserError, nearest
 from console.patching import Told
 from console.project import Project
@@ -22,7 +23,7 @@ from remote.link.asker import Asker, Question, RefusingAsker
 from remote.link.errors import LinkError
 from remote.protocol import RemoteError
 from remote.session import HostSession, LinkState
-from remote.views import DONE, RUNNING, WAITING, RunView, StageView
+from remote.views import DONE, RUNNING, WAITING, CurveView, RunView, StageView
 from remote.wire import from_wire
 
 if TYPE_CHECKING:
@@ -117,6 +118,15 @@ class Connection:
     def sample(self, run: str, index: int) -> dict[str, Any]:
         """A sample of the run's dataset in words, with its mask."""
         found: dict[str, Any] = self.request(protocol.ROW, run=run, index=index, timeout=SPELL_TIMEOUT)["sample"]
+        return found
+
+    def curves(self, run: str) -> dict[str, CurveView]:
+        """Every curve that the run's attempts have reported."""
+        found: dict[str, CurveView] = {}
+        more = True
+        while more:
+            answer = self.request(protocol.METRICS, run=run, have=held(found))
+            found, more = take(found, [from_wire(CurveView, curve) for curve in answer["curves"]]), answer["more"]
         return found
 
     def follow(self, run: str, on_change: Callable[[RunView], None]) -> RunView:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from console import store
 from console.browsing import Browser
 from console.errors import UserError, words_of
+from console.follow_curves import CurveFollower
 from console.interfaces import ProjectLike, SessionFactory, SessionLike
 from console.lane import Lane
 from console.logwindow import LogKey, LogWindow
@@ -79,6 +80,9 @@ class Live:
         self._patches = Lane("eyas-patches")
         self._logs = Lane("eyas-log")
         self._drift = Lane("eyas-drift")
+        self.curves = CurveFollower(
+            lambda op, **params: self._host.request(op, **params), lambda: self._snapshot, self._change
+        )
         self.browser = Browser(
             lambda op, **params: self._host.request(op, **params),
             lambda: self._snapshot,
@@ -101,6 +105,7 @@ class Live:
         self._changed.set()
         self._consumed.set()
         self.browser.close()
+        self.curves.close()
         for lane in (self._runs, self._patches, self._logs, self._drift):
             lane.close()
         if self._session is not None:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from compat.patch import PatchStatus
+from console.curves import Curves, take
 from console.logwindow import LogKey, LogWindow
 from console.patching import Told, in_run
 from console.sanitise import sanitise, sanitise_json
 from console.shape import build
 from remote import protocol
-from remote.views import AttemptView, RunView, StageView, TelemetryView
+from remote.views import AttemptView, CurveView, RunView, StageView, TelemetryView
 
 if TYPE_CHECKING:
     from compat.drift.finding import Finding
@@ -91,6 +92,10 @@ class Snapshot:
     patches_problem: Problem | None = None
     drift: tuple[Finding, ...] | None = None
     """What the drift probe found in the environment; None until it was asked."""
+    curves: Curves = field(default_factory=dict)
+    """What the run's stages have measured, as far as it was asked for."""
+    curves_of: dict[str, tuple[int, dict[str, float]]] = field(default_factory=dict)
+    """The latest figures of the stages when that was asked for: `curves.measured`."""
     problem: Problem | None = None
     pending: tuple[str, ...] = ()
     """Commands under way, in words."""
@@ -174,7 +179,7 @@ def show_run(snapshot: Snapshot, run_id: str) -> Snapshot:
     return (
         snapshot
         if snapshot.run and snapshot.run.run == run_id
-        else replace(snapshot, run=None, log=LogWindow(), browsed=None)
+        else replace(snapshot, run=None, log=LogWindow(), browsed=None, curves={}, curves_of={})
     )
 
 
@@ -203,6 +208,16 @@ def reduce_drift(snapshot: Snapshot, answer: Mapping[str, Any]) -> Snapshot:
     from compat.drift.report import Judged  # the probe is not needed to start
 
     return replace(snapshot, drift=build(Judged, sanitise_json(answer)["drift"]).report.findings)
+
+
+def reduce_curves(
+    snapshot: Snapshot, run_id: str, answer: Mapping[str, Any], of: dict[str, tuple[int, dict[str, float]]]
+) -> Snapshot:
+    """Curves, or what is new of them; of another run than the one that is shown they are not taken."""
+    if run_id != snapshot.watching:
+        return snapshot
+    news = [build(CurveView, sanitise_json(curve)) for curve in answer["curves"]]
+    return replace(snapshot, curves=take(snapshot.curves, news), curves_of=of)
 
 
 def reduce_switch(snapshot: Snapshot, patch_id: str, to: Switch) -> Snapshot:

@@ -66,6 +66,8 @@ def gib(count: int | None) -> str:
 
 
 def amount(value: float) -> str:
+    if value and abs(value) < 0.01:
+        return f"{value:.2e}"
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}"
 
 

@@ -40,6 +40,9 @@ SEARCH = "search"  # run, stage, attempt, pattern | errors, offset, back, ignore
 PATCHES = "patches"  # settings, switches -> {"patches": [PatchStatus], "environment": [line], "troubles": [line]}
 DRIFT = "drift"  # settings, switches -> {"drift": Judged}: what does not fit in that environment, its patches beside it
 ROW = "row"  # run, index -> {"sample": {index, place, tokens, trained, runs: [{trained, tokens, text}]}} of its dataset
+METRICS = (
+    "metrics"  # run, have: {CurveView.key: [stride, points, reports]} -> {"curves": [CurveView], "more": ask again}
+)
 TELEMETRY = "telemetry"  # on, period -> {}; then pushes SAMPLE
 PING = "ping"
 

@@ -155,6 +155,34 @@ class RunView:
 
 
 @dataclass(frozen=True)
+class CurveView:
+    """Points of one figure that an attempt reported, or those from `start` on that the console has not got yet."""
+
+    stage: str
+    attempt: int
+    name: str
+    stride: int = 1
+    """Every stride-th report is a point."""
+    start: int = 0
+    """Place of the first point given among all that are kept."""
+    steps: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()
+    reports: int = 0
+    """Finite values reported so far, those between the points included."""
+    broken: int = 0
+    """Reports of a value that is no finite number."""
+    stepped: bool = False
+    """False: the stage gave no steps, and they are the numbers of the reports."""
+    last_step: float | None = None
+    last_value: float | None = None
+    """The latest report, a point or not."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.stage}/{self.attempt}/{self.name}"
+
+
+@dataclass(frozen=True)
 class GpuView:
     """One GPU. Every figure may be None: not available, with the reason in `missing`. Zero is a value."""
 

@@ -14,6 +14,13 @@ from console.widgets.load import Load
 from console.widgets.logview import LogTitle, LogView
 from console.widgets.rail import Rail
 
+LOG_ROWS = 6
+"""The log's title and five lines: they stay in sight however many stages and GPUs there are."""
+FRAME_ROWS = 3
+"""Top line, key line, the rail's own title."""
+WIDE = 120
+"""Cells from which on the host stands beside the stages."""
+TINY = 20
 TALL = 36
 """Rows from which notes, metrics and products get a place of their own."""
 
@@ -35,15 +42,24 @@ class RunScreen(LoggedView):
         self.snapshot = snapshot
         height = self.app.size.height
         rail = self.query_one(Rail)
-        rail.show(snapshot, now)
-        self.query_one(Gpus).show(snapshot, now)
-        self.query_one(Load).show(snapshot, 2 if height < TALL else 8)
+        gpus, load = self.query_one(Gpus), self.query_one(Load)
+        gpus.show(snapshot, now)
+        load.show(snapshot, 2 if height < TALL else 8)
+        rail.show(snapshot, now, self._room(gpus, load))
         facts = self.query_one(Facts)
         facts.show(rail.selected if height >= TALL else None, 12)
         self.query_one(TroubleLine).show(snapshot)
         self._log.show(snapshot.log)
         self._title()
         self._fill()
+
+    def _room(self, gpus: Gpus, load: Load) -> int:
+        """Rows that the stages may take."""
+        width, height = self.app.size
+        if height < TINY:
+            return height - FRAME_ROWS - LOG_ROWS // 2
+        room = height - FRAME_ROWS - LOG_ROWS - (len(load.rows(width)) if load.display else 0)
+        return room if width >= WIDE else room - len(gpus.rows(width))
 
     def _pick(self, step: int) -> None:
         rail = self.query_one(Rail)

@@ -1,4 +1,4 @@
-"""What the four views have in common: they are shown a Snapshot, and answer the actions of the registry."""
+"""What the five views have in common: they are shown a Snapshot, and answer the actions of the registry."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from console.words import STAGE_GLYPHS, amount, duration
 from remote import views
 from remote.views import StageView
 
-MAX_ROWS = 12
+FOLDED_NAMES = 46
+"""Cells of a folded row from which on it names the stages."""
 
 
 class Rail(Panel):
@@ -21,11 +22,13 @@ class Rail(Panel):
         self.now = 0.0
         self._picked: str | None = None
         """Stage that the operator moved to; None goes with the run."""
+        self.limit = 12
+        """Rows of stages at most; what lies before and behind is folded into a row each."""
 
-    def show(self, snapshot: Snapshot, now: float) -> None:
+    def show(self, snapshot: Snapshot, now: float, limit: int = 12) -> None:
         if snapshot.watching != self.snapshot.watching:
             self._picked = None
-        self.snapshot, self.now = snapshot, now
+        self.snapshot, self.now, self.limit = snapshot, now, limit
         self.repaint()
 
     @property
@@ -59,14 +62,26 @@ class Rail(Panel):
         pair = next((form for form in forms if len(form) <= room), run.pair)
         rows = [rule(title, width, [(pair, "muted")])]
         names = max((cell_len(one_line(_name(stage))) for stage in run.stages), default=0)
-        rows += [self._stage(stage, min(names, 18), width) for stage in self._window(run.stages)]
+        first, last = self._window(run.stages)
+        if first:
+            rows.append(_folded(run.stages[:first], width))
+        rows += [self._stage(stage, min(names, 18), width) for stage in run.stages[first:last]]
+        if last < len(run.stages):
+            rows.append(_folded(run.stages[last:], width))
         return rows
 
-    def _window(self, stages: tuple[StageView, ...]) -> tuple[StageView, ...]:
-        if len(stages) <= MAX_ROWS or self.selected is None:
-            return stages
-        first = min(max(0, stages.index(self.selected) - MAX_ROWS // 2), len(stages) - MAX_ROWS)
-        return stages[first : first + MAX_ROWS]
+    def _window(self, stages: tuple[StageView, ...]) -> tuple[int, int]:
+        """Those that have a row of their own, from and up to (exclusive), the one under the cursor among them."""
+        count, limit = len(stages), max(3, self.limit)
+        if count <= limit or self.selected is None:
+            return 0, count
+        at = stages.index(self.selected)
+        if at < limit - 1:
+            return 0, limit - 1
+        if at > count - limit:
+            return count - limit + 1, count
+        first = at - (limit - 3) // 2
+        return first, first + limit - 2
 
     def _empty(self) -> list[Row]:
         if self.snapshot.link.phase != "connected":
@@ -98,6 +113,18 @@ class Rail(Panel):
             return [(fit(_ending(stage), room), "bad" if stage.state != views.STOPPED else "muted")]
         words = stage.notes[-1] if stage.notes else stage.title if stage.state == views.WAITING else ""
         return [(fit(words, room), "muted")]
+
+
+def _folded(stages: tuple[StageView, ...], width: int) -> Row:
+    """`✔ 6 done: provision, target, …`: several stages in one row, the state that matters most first."""
+    order = (views.FAILED, views.LOST, views.STOPPED, views.STOPPING, views.RUNNING, views.WAITING, views.DONE)
+    states = sorted({s.state for s in stages}, key=lambda state: order.index(state) if state in order else -1)
+    glyph, ink = STAGE_GLYPHS.get(states[0], ("?", "warn"))
+    counts = " · ".join(f"{sum(s.state == state for s in stages)} {state}" for state in states)
+    parts: list[Part] = [(f" {glyph} ", ink), (counts, ink)]
+    if width >= FOLDED_NAMES:
+        parts.append((f"  {', '.join(one_line(s.name) for s in stages)}", "muted"))
+    return Row(tuple(parts))
 
 
 def _name(stage: StageView) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,8 @@ class Events:
         self._offset = 0
         self.progress: StageProgress | None = None
         self.metrics: dict[str, float] = {}
+        self._broken: set[str] = set()
+        """Names of metrics that were no finite number at least once."""
         self.artifacts: list[str] = []
         self.artifacts_dropped = 0
         self._reports: dict[PatchReport, int] = {}
@@ -54,7 +57,7 @@ class Events:
                     eta_s=_number(event.get("eta_s")),
                 )
             elif kind == "metric":
-                self.metrics[str(event["name"])] = float(event["value"])
+                self._metric(str(event["name"]), float(event["value"]))
             elif kind == "artifact":
                 self._artifact(str(event["path"]))
             elif kind == "note":
@@ -67,6 +70,14 @@ class Events:
                 )
         except (KeyError, TypeError, ValueError):
             return  # one malformed event must not hide the others
+
+    def _metric(self, name: str, value: float) -> None:
+        """The latest value. One that is no finite number has no place in JSON: it is told as a note."""
+        if math.isfinite(value):
+            self.metrics[name] = value
+        elif name not in self._broken:
+            self._broken.add(name)
+            self.notes = [*self.notes, f"{name} was reported as {value}"][-NOTES_KEPT:]
 
     def _artifact(self, path: str) -> None:
         if path in self.artifacts:

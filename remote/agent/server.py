@@ -12,6 +12,7 @@ from typing import Any
 
 from remote import protocol
 from remote.agent import fit, processes, samples
+from remote.agent.curves import RunCurves
 from remote.agent.error_places import ErrorPlaces
 from remote.agent.files import boottime
 from remote.agent.jobs import Lane, Wake, as_remote
@@ -67,6 +68,12 @@ class Agent:
         self._questions = Lane("questions", self._wake)
         self._probes = Lane("probes", self._wake)
         self._browsing = Lane("browsing", self._wake)
+        self._figures = Lane("figures", self._wake)
+        self._lanes = (
+            *(self._changes, self._stops, self._questions, self._probes),
+            *(self._browsing, self._figures),
+        )
+        self._curves: dict[str, RunCurves] = {}
         self._pages = Pages()
         self._errors = ErrorPlaces(self._pages)
         self._tails = Tails()
@@ -93,6 +100,7 @@ class Agent:
             protocol.PATCHES: lambda request: self._ask("patches", request),
             protocol.DRIFT: lambda request: self._ask("drift", request),
             protocol.ROW: self._row,
+            protocol.METRICS: self._metrics,
             protocol.TELEMETRY: self._turn_telemetry,
             protocol.PING: self._ping,
         }
@@ -160,7 +168,7 @@ class Agent:
 
     def _push(self) -> None:
         """Everything that is due and unasked for."""
-        for lane in (self._changes, self._stops, self._questions, self._probes, self._browsing):
+        for lane in self._lanes:
             lane.collect()
         if boottime() >= self._beat_due:
             self._beat_due = boottime() + protocol.HEARTBEAT
@@ -328,6 +336,11 @@ class Agent:
     def _row(self, request: Request) -> None:
         run, index = self._state.run(_text(request, "run")), _number(request, "index", 0)
         self._later(self._probes, request, lambda: samples.sample(run, index, self._bundle))
+
+    def _metrics(self, request: Request) -> None:
+        run, have = self._state.run(_text(request, "run")), _object(request, "have", {})
+        curves = self._curves.setdefault(run.id, RunCurves(run))
+        self._later(self._figures, request, lambda: curves.answer(have))
 
     def _turn_telemetry(self, request: Request) -> dict[str, Any]:
         period = request.get("period", 1.0)

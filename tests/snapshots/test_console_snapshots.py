@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from console_fakes import FakeProject, FakeSession, running_run
+from console_fakes import FakeProject, FakeSession, running_run, sample
 from console_pilot import failed, session, until
+from console_training import TrainingSession
 from textual.pilot import Pilot
 
 from console.app import EyasApp
@@ -40,7 +41,10 @@ def settled(*keys: str, ready: Callable[[Snapshot], object]) -> Callable[[Pilot[
         app = pilot.app
         assert isinstance(app, EyasApp)
         await until(pilot, lambda: ready(app.snapshot) and not app.snapshot.pending, "the Snapshot")
-        await pilot.press(*keys)
+        for key in keys:
+            await pilot.press(key)
+            if key == "m":
+                await until(pilot, lambda: app.snapshot.curves_of, "the curves")
         await pilot.pause(0.3)
 
     return run_before
@@ -78,6 +82,24 @@ def test_the_traceback_and_the_way_to_its_patch(snap_compare: Any, size: tuple[i
 @pytest.mark.parametrize("size", SIZES)
 def test_the_patch_that_mends_it(snap_compare: Any, size: tuple[int, int]) -> None:
     assert compare(snap_compare, failed(), size, "t", "p")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_training_under_way_with_its_curves(snap_compare: Any, size: tuple[int, int]) -> None:
+    run_before = settled("m", ready=told)
+    assert snap_compare(still_app(TrainingSession().factory), terminal_size=size, run_before=run_before)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_acceptance_once_a_draft_is_evaluated(snap_compare: Any, size: tuple[int, int]) -> None:
+    run_before = settled("m", "j", "j", ready=told)
+    assert snap_compare(still_app(TrainingSession(done=True).factory), terminal_size=size, run_before=run_before)
+
+
+def test_ten_stages_above_eight_gpus(snap_compare: Any) -> None:
+    host = TrainingSession()
+    host.sample = sample(8)
+    assert compare(snap_compare, host, (80, 24))
 
 
 def test_two_h200s_as_recorded_half_way_through_the_load(snap_compare: Any) -> None:
