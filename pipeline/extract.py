@@ -33,6 +33,8 @@ def main() -> None:
     if not missing:
         note(f"All {len(samples)} samples are on disk and valid; nothing to extract.")
         return
+    for fault, count in store.condemned().items():
+        note(f"{count} samples are extracted again: verify condemned them ({fault}).")
     if len(missing) < len(samples):
         note(f"{len(samples) - len(missing)} of {len(samples)} samples are on disk and valid; doing the others.")
     row = len(layers.vllm_ids) * int(model["hidden_size"]) * (4 if wanted.dtype == "float32" else 2)

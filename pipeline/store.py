@@ -22,6 +22,8 @@ from pipeline.files import sync_folder, write_whole
 from pipeline.report import StageError
 
 MANIFEST = "manifest.jsonl"
+CONDEMNED = "condemned"
+"""In a line of the manifest: the fault for which `verify` wants it extracted again; its file stays till then."""
 
 
 def entries(folder: Path) -> dict[int, dict[str, Any]]:
@@ -39,6 +41,29 @@ def data_digest(folder: Path, samples: Iterable[Sample]) -> str:
         entry = known.get(sample.index, {})
         found.update(json.dumps([sample.index, entry.get("sha256"), sample.digest, sample.loss_mask]).encode())
     return found.hexdigest()
+
+
+def condemn(folder: Path, faults: Mapping[int, str], attempt: str) -> int:
+    """Index → fault: `extract` will do these samples again. Gives how many of them were not condemned before."""
+    known = entries(folder)
+    lines = [
+        {**known[index], CONDEMNED: fault, "condemned_by": attempt}
+        for index, fault in sorted(faults.items())
+        if index in known and known[index].get(CONDEMNED) != fault
+    ]
+    _append(folder, lines)
+    return len(lines)
+
+
+def pardon(folder: Path) -> int:
+    """Takes back what `verify` condemned before and has passed since; gives the number of samples."""
+    lines = [
+        {key: value for key, value in entry.items() if key not in (CONDEMNED, "condemned_by")}
+        for entry in entries(folder).values()
+        if CONDEMNED in entry
+    ]
+    _append(folder, lines)
+    return len(lines)
 
 
 class Store:
@@ -71,6 +96,11 @@ class Store:
                 wanted.append(sample)
             tell()
         return wanted
+
+    def condemned(self) -> dict[str, int]:
+        """Fault → the number of samples that `verify` wants extracted again for it."""
+        faults = [entry[CONDEMNED] for entry in self._entries.values() if CONDEMNED in entry]
+        return {fault: faults.count(fault) for fault in dict.fromkeys(faults)}
 
     def begin(self, attempt: str, backend: str, patches: Sequence[Mapping[str, str]]) -> None:
         """The samples saved from now on are made by this attempt (`RUN/STAGE/N`), with these patches in force."""
@@ -105,7 +135,7 @@ class Store:
 
     def _is_valid(self, sample: Sample) -> bool:
         entry = self._entries.get(sample.index)
-        if entry is None or entry.get("tokens_sha256") != sample.digest:
+        if entry is None or CONDEMNED in entry or entry.get("tokens_sha256") != sample.digest:
             return False
         try:
             with self.path(sample.index).open("rb") as file:
@@ -127,16 +157,21 @@ class Store:
         return found
 
     def _append(self, entry: dict[str, Any]) -> None:
-        path = self.folder / MANIFEST
-        new = not path.exists()
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(handle, json.dumps(entry, separators=(",", ":")).encode() + b"\n")
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        if new:
-            sync_folder(self.folder)
+        _append(self.folder, [entry])
+
+
+def _append(folder: Path, lines: Iterable[dict[str, Any]]) -> None:
+    path = folder / MANIFEST
+    new = not path.exists()
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        for line in lines:
+            os.write(handle, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    if new:
+        sync_folder(folder)
 
 
 def _parse(lines: Sequence[bytes]) -> tuple[dict[int, dict[str, Any]], list[bytes]]:

@@ -37,6 +37,16 @@ class Engine(Protocol):
 
     def generate(self, prompts: Sequence[Sequence[int]]) -> list[Any]: ...
 
+    def captured(self, prompts: Sequence[Sequence[int]]) -> list[Any]:
+        """As `generate`, with whatever rows there are: nothing is refused."""
+
+    @property
+    def step_tokens(self) -> int:
+        """Tokens of prompts that it takes in one step; 0 where nothing limits a step."""
+
+    def next_tokens(self, prompt: Sequence[int], first: int, count: int) -> Any:
+        """Log-probabilities [count, V] behind the positions from `first` on; -inf where they are not told."""
+
 
 def offered(path: Sequence[str] | None = None) -> list[str]:
     """Backends that the environment has, the best one first. Nothing is imported: patches come before that."""

@@ -13,7 +13,8 @@ from pipeline.report import StageError
 class Engine:
     """A loaded target, on a GPU when there is one.
 
-    `layers` are indices of layer outputs, rising. `max_length` is not needed: nothing is set aside for a prompt.
+    `layers` are indices of layer outputs, rising; -1 is what goes into the first layer. `max_length` is not needed:
+    nothing is set aside for a prompt.
     """
 
     def __init__(
@@ -37,7 +38,9 @@ class Engine:
         self._captured: dict[int, Any] = {}
         self._outputs = tuple(layers)
         decoder = _decoder(self._model, target)
-        self._hooks = [decoder[index].register_forward_hook(self._keep(index)) for index in self._outputs]
+        self._hooks = [decoder[index].register_forward_hook(self._keep(index)) for index in self._outputs if index >= 0]
+        if -1 in self._outputs:
+            self._hooks.append(decoder[0].register_forward_pre_hook(self._keep_input, with_kwargs=True))
 
     def __enter__(self) -> Engine:
         return self
@@ -59,11 +62,29 @@ class Engine:
             states.append(torch.stack([self._captured.pop(index) for index in self._outputs], dim=1).cpu())
         return states
 
+    captured = generate
+
+    step_tokens = 0
+    """No limit of a step: every prompt is a step of its own."""
+
+    def next_tokens(self, prompt: Sequence[int], first: int, count: int) -> Any:
+        """Log-probabilities [count, V] of the tokens behind the positions from `first` on."""
+        import torch
+
+        with torch.no_grad():
+            ids = torch.tensor([list(prompt)], device=self._model.device)
+            logits = self._model(ids, use_cache=False).logits[0, first : first + count]
+        self._captured.clear()
+        return torch.log_softmax(logits.float(), dim=1).cpu()
+
     def _keep(self, index: int) -> Any:
         def hook(module: object, arguments: object, output: Any) -> None:
             self._captured[index] = (output[0] if isinstance(output, tuple) else output)[0]
 
         return hook
+
+    def _keep_input(self, module: object, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self._captured[-1] = (arguments[0] if arguments else named["hidden_states"])[0]
 
 
 def _decoder(model: Any, target: Path) -> Any:

@@ -15,6 +15,9 @@ from typing import Any
 
 from pipeline.report import StageError
 
+TOLD = 256
+"""Likeliest tokens of a position that the engine tells of."""
+
 
 class Engine:
     """A loaded target. vLLM's processes find the patches by themselves, through `compat/plugin`.
@@ -47,6 +50,7 @@ class Engine:
             enforce_eager=True,
             enable_prefix_caching=False,  # every token of every prompt is computed
             disable_log_stats=True,
+            max_logprobs=TOLD,
             # Where the processor has AMX, vLLM prefers an MLA kernel that takes no 32-bit floats.
             attention_config={} if torch.cuda.is_available() else {"backend": "CPU_MLA"},
             speculative_config={
@@ -75,13 +79,42 @@ class Engine:
 
         Raises StageError when the file of a prompt holds other tokens, or other rows, than the prompt.
         """
+        return [
+            self._checked(number, prompt, *self._written(number, output))
+            for number, (prompt, output) in enumerate(zip(prompts, self._run(prompts), strict=True))
+        ]
+
+    def captured(self, prompts: Sequence[Sequence[int]]) -> list[Any]:
+        """As `generate`, with whatever rows there are: a tensor [R, L, H] of each prompt."""
+        return [self._written(number, output)[0] for number, output in enumerate(self._run(prompts))]
+
+    @property
+    def step_tokens(self) -> int:
+        """Tokens of the most prompts that the engine takes in one step."""
+        return int(self._llm.llm_engine.vllm_config.scheduler_config.max_num_batched_tokens)
+
+    def next_tokens(self, prompt: Sequence[int], first: int, count: int) -> Any:
+        """Log-probabilities [count, V] of the tokens behind the positions from `first` on, by the engine's own logits;
+        -inf for those that are not among the likeliest. `prompt` has a token more than the last of these positions."""
+        import torch
+
+        vocabulary = int(self._llm.llm_engine.model_config.get_vocab_size())
+        (output,) = self._run([prompt[: first + count + 1]], prompt_logprobs=min(TOLD, vocabulary))
+        self._written(0, output)
+        found = torch.full((count, vocabulary), float("-inf"))
+        for row, told in enumerate(output.prompt_logprobs[first + 1 :]):  # what stands at i is of the token i
+            found[row, list(told)] = torch.tensor([one.logprob for one in told.values()])
+        return found
+
+    def _run(self, prompts: Sequence[Sequence[int]], **more: Any) -> list[Any]:
         from vllm import SamplingParams
 
-        once = SamplingParams(max_tokens=1, temperature=0, detokenize=False)
-        outputs = self._llm.generate([{"prompt_token_ids": list(p)} for p in prompts], once, use_tqdm=False)
-        return [self._states(number, prompt, outputs[number]) for number, prompt in enumerate(prompts)]
+        once = SamplingParams(max_tokens=1, temperature=0, detokenize=False, **more)
+        outputs: list[Any] = self._llm.generate([{"prompt_token_ids": list(p)} for p in prompts], once, use_tqdm=False)
+        return outputs
 
-    def _states(self, number: int, prompt: Sequence[int], output: Any) -> Any:
+    def _written(self, number: int, output: Any) -> tuple[Any, list[int]]:
+        """(states [R, L, H], token ids) that vLLM wrote for a prompt."""
         from vllm.distributed.kv_transfer.kv_connector.v1.example_hidden_states_connector import (
             cleanup_hidden_states,
             load_hidden_states,
@@ -97,7 +130,9 @@ class Engine:
                 f"vLLM ended before it wrote the hidden states of prompt {number} of the batch; the reason is above."
             ) from error
         cleanup_hidden_states(path)
-        states, tokens = found["hidden_states"], found["token_ids"].tolist()
+        return found["hidden_states"], found["token_ids"].tolist()
+
+    def _checked(self, number: int, prompt: Sequence[int], states: Any, tokens: list[int]) -> Any:
         if tokens != list(prompt) or tuple(states.shape[:2]) != (len(prompt), self._layers):
             raise StageError(
                 f"Prompt {number} of the batch has {len(prompt)} tokens, and vLLM wrote hidden states of shape "

@@ -41,6 +41,13 @@ def _explain(alone: Sequence[Any], number: int, found: Any, limit: float) -> tup
     if len(found) == len(own) and _in_place(own, found, limit):
         worst = float(row_errors(found, own).max())
         return "numbers differ", f"{told} has them in place, but they differ by {worst:.1e} ({limit:.0e} allowed)."
+    if len(found) == len(own) and (wrong := _wrong_layers(own, found, limit)) and len(wrong) < own.shape[1]:
+        worst = float(row_errors(found, own).max())
+        return (
+            "numbers differ",
+            f"{told} has its own rows in some of the captured layers, and in those at {wrong} they differ by "
+            f"{worst:.1e} ({limit:.0e} allowed).",
+        )
     kept = _own_rows(own, found, limit)
     if kept < len(found):
         other = _holder(alone, number, found[kept], kept, limit)
@@ -55,6 +62,12 @@ def _explain(alone: Sequence[Any], number: int, found: Any, limit: float) -> tup
             f"{told} begins with its row {skipped}: those before came from the prefix cache and were never captured.",
         )
     return "shifted", f"{told} begins with a row that is not its own."
+
+
+def _wrong_layers(own: Any, found: Any, limit: float) -> list[int]:
+    """The captured layers that differ somewhere. What moves rows moves them in all layers."""
+    layers = range(own.shape[1])
+    return [k for k in layers if float(row_errors(found[:, k : k + 1], own[:, k : k + 1]).max()) > limit]
 
 
 def _own_rows(own: Any, found: Any, limit: float) -> int:

@@ -9,8 +9,8 @@ from pipeline.gates.report import GateReport, failed, passed
 GATE = "finite"
 
 
-def check(states: Any) -> GateReport:
-    """`states` [S, L, H]."""
+def check(states: Any, first: int = 0) -> GateReport:
+    """`states` [S, L, H]; `first` is the number of the first of these rows in their sample."""
     import torch
 
     broken = ~torch.isfinite(states)
@@ -21,7 +21,7 @@ def check(states: Any) -> GateReport:
             GATE,
             "NaN",
             f"{int(broken.sum())} values in {len(rows)} of {len(states)} rows are NaN or infinite, the first in row "
-            f"{int(rows[0])}, layer {layer} of those captured.",
+            f"{first + int(rows[0])}, layer {layer} of those captured.",
         )
     empty = (states == 0).all(2)  # [S, L]
     if bool(empty.any()):
@@ -31,6 +31,6 @@ def check(states: Any) -> GateReport:
             GATE,
             "zeros",
             f"{int(empty.sum())} of {empty.numel()} states are nothing but zeros ({whole} whole layers), the first in "
-            f"row {row}, layer {layer} of those captured.",
+            f"row {first + row}, layer {layer} of those captured.",
         )
     return passed(GATE, f"{states.numel()} values are finite, up to {float(states.abs().max()):.3g}.")

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.dataset import Sample
 from pipeline.report import StageError
-from pipeline.store import MANIFEST, Store, data_digest
+from pipeline.store import MANIFEST, Store, condemn, data_digest, entries, pardon
 
 ORIGIN = {"target": "abc", "layers": {"vllm_ids": [2, 4, 5, 8], "output_indices": [1, 3, 4, 7]}, "dtype": "auto"}
 PATCH = {"id": "a", "process": "driver", "digest": "12ab", "replaced_digest": "34cd"}
@@ -120,3 +120,29 @@ def test_the_digest_of_the_data_changes_with_their_states_their_masks_and_their_
     Store(folder, ORIGIN).save(SAMPLES[0], b"other states", 3)
     others.append(data_digest(folder, SAMPLES))
     assert len({first, *others}) == 4
+
+
+def test_a_condemned_sample_is_done_again_and_its_file_stays_until_then(tmp_path: Path) -> None:
+    store = Store(tmp_path, ORIGIN)
+    for sample in SAMPLES:
+        store.save(sample, b"states", 3)
+    digest = data_digest(tmp_path, SAMPLES)
+    assert condemn(tmp_path, {SAMPLES[1].index: "NaN", 99: "not extracted"}, "run/verify/1") == 1
+    assert condemn(tmp_path, {SAMPLES[1].index: "NaN"}, "run/verify/2") == 0
+    again = Store(tmp_path, ORIGIN)
+    assert (again.missing(SAMPLES), again.condemned()) == ([SAMPLES[1]], {"NaN": 1})
+    assert again.path(SAMPLES[1].index).read_bytes() == b"states"
+    again.save(SAMPLES[1], b"states", 3)
+    assert (Store(tmp_path, ORIGIN).missing(SAMPLES), pardon(tmp_path)) == ([], 0)
+    assert data_digest(tmp_path, SAMPLES) == digest
+
+
+def test_a_condemned_sample_can_be_pardoned(tmp_path: Path) -> None:
+    store = Store(tmp_path, ORIGIN)
+    for sample in SAMPLES:
+        store.save(sample, b"states", 3)
+    before = entries(tmp_path)
+    condemn(tmp_path, {sample.index: "rotary" for sample in SAMPLES}, "run/verify/1")
+    assert Store(tmp_path, ORIGIN).missing(SAMPLES) == SAMPLES
+    assert pardon(tmp_path) == len(SAMPLES)
+    assert (Store(tmp_path, ORIGIN).missing(SAMPLES), entries(tmp_path)) == ([], before)

@@ -1,0 +1,68 @@
+"""`lm_head(norm(last))` of what is stored, against what the engine says that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from compat.patches import target_norm
+from compat.source import SourceNotFound
+from pipeline.gates import final_norm
+from pipeline.gates.report import GateReport
+from pipeline.report import StageError
+from pipeline.verifying.repeated import NextTokens
+from pipeline.weights import FINAL_NORM, Weights
+
+UNKNOWN = ("final_logit_softcapping", "logit_scale", "logits_scaling")
+"""In the config of a target that changes its logits behind the head."""
+ADDS_ONE = "gemma"
+"""Types that begin so keep their norms' weights less one."""
+
+
+def check(
+    target: Path,
+    config: Mapping[str, Any],
+    stored: Mapping[int, Any],
+    asked: Sequence[NextTokens],
+    trainer: Path | None,
+) -> tuple[list[GateReport], str]:
+    """(reports, why there are none). `stored` are states [S, L, H] by sample, the last layer's at the end of L.
+
+    `config` is the text model's; `trainer` is the site-packages of the environment that will train, where it is made.
+    """
+    changes = [name for name in UNKNOWN if config.get(name)]
+    if changes:
+        return [], f"the target's config has {changes[0]}, which changes its logits behind the head"
+    if not asked:
+        return [], "no sample has two tokens"
+    try:
+        weights = Weights(target)
+        norm, head = weights.tensor(FINAL_NORM).float(), weights.head(config)
+    except StageError as error:
+        return [], str(error)
+    if str(config.get("model_type", "")).startswith(ADDS_ONE):
+        norm = norm + 1
+    epsilon = config.get("rms_norm_eps")
+    if epsilon is None:
+        return [], "the target's config has no rms_norm_eps: its final norm is of another kind"
+    omitted = norm_left_out(trainer)
+    reports = []
+    for one in asked:
+        last = stored[one.sample][one.first : one.first + len(one.log_probabilities), -1]
+        targets = head(last) if omitted else None
+        report = final_norm.check(last, one.log_probabilities, head, norm, float(epsilon), targets)
+        told = f"Sample {one.sample}: {report.sentence}" + (f" {omitted}." if report.fault == "missing norm" else "")
+        reports.append(GateReport(report.gate, report.passed, report.fault, told))
+    return reports, ""
+
+
+def norm_left_out(trainer: Path | None) -> str:
+    """Where the trainer computes its targets without the final norm; "" where it applies it, or is not there."""
+    if trainer is None:
+        return ""
+    try:
+        found = target_norm.probe(trainer)
+    except SourceNotFound:
+        return ""
+    return found.reason if found.needed else ""
