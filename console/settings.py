@@ -38,6 +38,9 @@ class EnvironmentSettings(Section):
         None,
         description="where the CPU build of torch is to be had: a package index, or a folder of wheels on the host",
     )
+    build: Literal["cpu", "cuda"] | None = Field(
+        None, description="which build of vLLM provision installs; left out, what the host can run"
+    )
 
 
 class HostSettings(Section):
@@ -56,7 +59,7 @@ class RunSettings(Section):
     target: str = Field(
         "tiny",
         description="target model: a folder on the host; `tiny`, `tiny-qwen3`, `tiny-deepseek-v3` or `tiny-kimi-k25` "
-        "to have one made and trained",
+        "to have one made and trained; `smollm2` to have SmolLM2-135M-Instruct fetched",
     )
     conversations: str = Field(
         "stdlib", description="conversations: a .json or .jsonl file on the host, or `stdlib` for Python's docstrings"
@@ -80,6 +83,9 @@ class RunSettings(Section):
 
 class StageSettings(Section):
     env: dict[str, str] = Field({}, description="variables for this stage's process")
+    pair: Literal["seed", "current"] | None = Field(
+        None, description="in which pair's environment this stage runs, where not in the run's"
+    )
 
 
 class TargetStageSettings(StageSettings):

@@ -8,11 +8,13 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 SYSTEM = "You answer questions on the Python standard library, in the words of its own documentation."
 """Shared by a part of the conversations, so that real prompts share a prefix."""
 
-Message = dict[str, str]
+Message = dict[str, Any]
+"""role and content, both texts; of some turns also reasoning, tool_calls, name and tool_call_id."""
 _PACKAGES = (
     "",
     "asyncio",

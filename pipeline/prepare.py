@@ -97,7 +97,7 @@ def _sample(conversation: Conversation, wanted: Settings, chat: Chat, tally: Tal
         _fault(tally, f"{conversation.place} {conversation.fault}.")
         return None
     try:
-        ids, mask = chat.encode(conversation.messages)
+        ids, mask = chat.encode(conversation.messages, conversation.tools)
     except MaskError as error:
         _fault(tally, f"{conversation.place} cannot be used: {error}.")
         return None

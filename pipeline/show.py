@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline import dataset, environments, products, settings
+from pipeline import dataset, environments, products, settings, stages
 from pipeline.dataset import Sample
 from pipeline.problem import Problem
 from pipeline.report import StageError
@@ -60,13 +60,14 @@ def _sample(folder: Path, index: int) -> Sample:
 
 def _spelt(wanted: Settings, pieces: Sequence[Sequence[int]]) -> list[str]:
     """The texts of pieces of token ids, by the target's own tokenizer in the run's environment."""
-    python = wanted.environment(wanted.pair).python
+    pair = stages.pair_at("prepare", wanted)
+    python = wanted.environment(pair).python
     if python is None:
-        environment = environments.locate(wanted.pair, environments.base_python(wanted.pair)[1])
+        environment = environments.of(wanted, pair)
         if not environment.complete:
             raise Problem(
                 "bad_settings",
-                f"The {wanted.pair} environment is not on this host any more, and with it no tokenizer.",
+                f"The {pair} environment is not on this host any more, and with it no tokenizer.",
                 "Start `eyas run`, whose first stage makes it.",
             )
         python = str(environment.python)

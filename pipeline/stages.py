@@ -29,7 +29,7 @@ DRAFT_PAIR = "current"
 
 STAGES = (
     Stage("provision", "Make the stage environments", 10, "pipeline.provision"),
-    Stage("target", "Make a tiny target model", 10, "pipeline.target"),
+    Stage("target", "Make or fetch the target model", 10, "pipeline.target"),
     Stage("prepare", "Conversations to token ids and loss mask", 10, "pipeline.prepare"),
     Stage("extract", "Extract hidden states", 30, "pipeline.extract", engine=True),
     Stage("verify", "Prove the hidden states", 30, "pipeline.verify", engine=True),
@@ -54,8 +54,33 @@ def wanted(settings: Settings) -> tuple[Stage, ...]:
 
 
 def pair_of(stage: Stage, settings: Settings) -> str:
-    """The pair in whose environment a stage runs."""
-    return DRAFT_PAIR if stage.drafts else settings.pair
+    """The pair in whose environment a stage runs: that of [stage.NAME], else the run's."""
+    if stage.drafts:
+        return DRAFT_PAIR
+    asked = settings.stage_pair
+    # What proves the hidden states runs the engine that made them.
+    usual = asked.get("extract", settings.pair) if stage.name == "verify" else settings.pair
+    return asked.get(stage.name, usual)
+
+
+def pair_at(name: str, settings: Settings) -> str:
+    """The pair of a stage by name."""
+    return pair_of(next(stage for stage in STAGES if stage.name == name), settings)
+
+
+def check_pairs(settings: Settings) -> None:
+    """Raises Problem for a stage that [stage.NAME] puts where it cannot run."""
+    for name, pair in settings.stage_pair.items():
+        stage = next((stage for stage in STAGES if stage.name == name), None)
+        if stage is None or stage.name == "provision":
+            movable = ", ".join(s.name for s in STAGES if not s.drafts and s.name != "provision")
+            raise bad(f"stage.{name}.pair is {pair!r}, and {name} runs in no pair's environment", f"Use: {movable}.")
+        if stage.drafts and pair != DRAFT_PAIR:
+            raise bad(
+                f"stage.{name}.pair is {pair!r}, and {name} needs the modules of the {DRAFT_PAIR} pair: its "
+                "speculators trains and its vLLM serves the draft model",
+                f"Leave it out, or name a ready environment in environment.{DRAFT_PAIR}.python.",
+            )
 
 
 def pairs(settings: Settings) -> tuple[str, ...]:

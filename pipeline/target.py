@@ -1,4 +1,5 @@
-"""Stage `target`: a tiny target model (`pipeline/targets/`) and its tokenizer, trained briefly, saved in shards."""
+"""Stage `target`: a tiny target model (`pipeline/targets/`) and its tokenizer, trained briefly, saved in shards; or a
+real one, fetched and converted."""
 
 from __future__ import annotations
 
@@ -45,12 +46,11 @@ def main() -> None:
     half = folder.with_name(".target.tmp")
     shutil.rmtree(half, ignore_errors=True)
     half.mkdir(parents=True)
-    texts = corpus.conversations(CONVERSATIONS)
-    progress("making the tokenizer", 0, None)
-    tokenizer = _tokenizer(texts, kind.SPECIAL)
-    tokenizer.save_pretrained(half)
+    if wanted.target == settings.SMOLLM2:
+        kind.write(half)
+    else:
+        _write_tiny(kind, half, wanted.train_steps)
     name_tokenizer(half / "tokenizer_config.json")
-    kind.save(_train(kind, tokenizer, texts, wanted.train_steps), half, SHARD)
     files.write_whole(half / MARKER, json.dumps({"recipe": recipe}).encode())
     shutil.rmtree(folder, ignore_errors=True)
     half.rename(folder)
@@ -62,7 +62,9 @@ def main() -> None:
 
 
 def _recipe(wanted: Settings, kind: ModuleType) -> str:
-    parts: Sequence[Any] = (kind.SHAPE, TEMPLATE, TINY_VOCABULARY, CONVERSATIONS, SHARD, SEED, wanted.train_steps)
+    parts: Sequence[Any] = ()
+    if wanted.target != settings.SMOLLM2:
+        parts = (kind.SHAPE, TEMPLATE, TINY_VOCABULARY, CONVERSATIONS, SHARD, SEED, wanted.train_steps)
     code = Path(str(kind.__file__)).read_bytes()
     return hashlib.sha256(json.dumps(parts).encode() + code).hexdigest()
 
@@ -74,6 +76,14 @@ def _is_made(folder: Path, recipe: str) -> bool:
     except (OSError, ValueError, Problem):
         return False
     return bool(marker.get("recipe") == recipe)
+
+
+def _write_tiny(kind: ModuleType, folder: Path, steps: int) -> None:
+    texts = corpus.conversations(CONVERSATIONS)
+    progress("making the tokenizer", 0, None)
+    tokenizer = _tokenizer(texts, kind.SPECIAL)
+    tokenizer.save_pretrained(folder)
+    kind.save(_train(kind, tokenizer, texts, steps), folder, SHARD)
 
 
 def _tokenizer(texts: Sequence[Sequence[corpus.Message]], special: Sequence[str]) -> Any:

@@ -1,5 +1,5 @@
-"""`python -m pipeline.try_environment MODULE…`, run by `provision` in the environment it made: imports what the stages
-import and prints the versions.
+"""`python -m pipeline.try_environment MODULE…`, run by `provision` in an environment: imports what the stages import
+and prints the versions.
 
 The first import of the CPU build of vLLM also writes the metadata by which it knows itself for one.
 """
@@ -12,11 +12,16 @@ import sys
 
 
 def main() -> None:
-    vllm = importlib.import_module("vllm")
     for name in sys.argv[1:]:
         importlib.import_module(name)
-    print("vllm", vllm.__version__)
-    print("speculators", importlib.metadata.version("speculators"))
+    vllm = sys.modules.get("vllm")
+    if vllm:
+        print("vllm", vllm.__version__)
+    for name in ("speculators", "torch", "transformers"):
+        try:
+            print(name, importlib.metadata.version(name))
+        except importlib.metadata.PackageNotFoundError:
+            continue
 
 
 if __name__ == "__main__":

@@ -15,12 +15,14 @@ class Template:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
 
-    def render(self, messages: Sequence[Message], prompt: bool) -> str:
+    def render(self, messages: Sequence[Message], prompt: bool, tools: Sequence[Any] = ()) -> str:
         """The conversation as text; a `prompt` ends where the assistant goes on, with reasoning where it can.
 
         Raises MaskError when the template refuses the conversation.
         """
-        how = {"thinking": True, "enable_thinking": True} if prompt else {}
+        how: dict[str, Any] = {"thinking": True, "enable_thinking": True} if prompt else {}
+        if tools:
+            how["tools"] = list(tools)
         try:
             text = self._tokenizer.apply_chat_template(
                 [dict(message) for message in messages], tokenize=False, add_generation_prompt=prompt, **how

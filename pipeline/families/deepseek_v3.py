@@ -26,4 +26,5 @@ FAMILY = Family(
     reasoning=(("<think>\n", "\n</think>\n\n"), ("<think>", "</think>")),
     thinks=("<think>", "</think>"),
     empty=("<think>\n\n</think>\n\n", "<think></think>", "</think>"),
+    joins_arguments=True,
 )

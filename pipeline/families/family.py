@@ -40,3 +40,5 @@ class Family:
     empty: tuple[str, ...] = ()
     """What a template writes for a turn without reasoning. The assistant never says it: it is no part of the mask."""
     roles: tuple[str, ...] = ROLES
+    joins_arguments: bool = False
+    """Its templates write the arguments of a call as they are given, so they must be JSON; others make it of them."""

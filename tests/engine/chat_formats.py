@@ -21,9 +21,10 @@ def read(target: Path, conversations: list[Any]) -> list[dict[str, Any]]:
     chat, template = chat_of(target), template_of(target)
     assert chat.marks
     found: list[dict[str, Any]] = []
-    for messages in conversations:
+    for one in conversations:
+        messages, tools = (one["messages"], one["tools"]) if isinstance(one, dict) else (one, [])
         try:
-            ids, mask = chat.encode(messages)
+            ids, mask = chat.encode(messages, tools)
         except MaskError as error:
             found.append({"error": str(error)})
             continue

@@ -29,6 +29,22 @@ QWEN3 = (
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n"
     "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
 )
+TOOLS = (
+    "{% if tools %}<|im_start|>system\n<tools>{% for t in tools %}\n{{ t | tojson }}{% endfor %}\n</tools><|im_end|>\n"
+    "{% endif %}{% for m in messages %}{% if m.role == 'tool' %}<|im_start|>user\n<tool_response>\n{{ m.content }}\n"
+    "</tool_response>{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}"
+    '\n<tool_call>\n{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}'
+    "{% endif %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""As Qwen2.5's templates write tools and their calls."""
+JOINED = (
+    "<｜begin▁of▁sentence｜>{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
+    "{% for m in messages %}{% if m.role == 'user' %}<｜User｜>{{ m.content }}{% elif m.role == 'tool' %}<｜User｜>OUT "
+    "{{ m.content }}{% elif m.role == 'assistant' %}<｜Assistant｜>{{ m.content }}{% for c in m.tool_calls or [] %}"
+    "{{ ' CALL ' + c.function.name + ' ' + c.function.arguments }}{% endfor %}<｜end▁of▁sentence｜>{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}<｜Assistant｜>{% endif %}"
+)
+"""As DeepSeek's templates do, which add the arguments to a text."""
 LLAMA3 = (
     "<|begin_of_text|>{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n"
     "{{ m.content | trim }}<|eot_id|>{% endfor %}"
@@ -121,9 +137,11 @@ VARIANTS: dict[str, tuple[Format, dict[str, int], str]] = {
     "split": (_K25, {token: k for token, k in _K25.ids.items() if token != "<|im_middle|>"}, _K25.template),
     "other-format": (_K25, {"<|im_start|>": 163586, "<|im_end|>": 163587}, CHATML),
     "raising": (FORMATS["llama-3"], LLAMA, _ALTERNATING + LLAMA3),
+    "tools": (FORMATS["qwen2.5"], QWEN, TOOLS),
+    "joined": (FORMATS["deepseek-v3"], DEEPSEEK_IDS, JOINED),
     "altering": (FORMATS["chatml"], FORMATS["chatml"].ids, CHATML.replace("m.content", "m.content | upper")),
 }
-"""Folders that something is wrong with: format, ids, template."""
+"""Folders that something is wrong with, or that call tools: format, ids, template."""
 
 
 def make(folder: Path, form: Format, ids: dict[str, int] | None = None, template: str | None = None) -> None:

@@ -122,3 +122,34 @@ def test_reasoning_of_earlier_turns_is_counted(pairs: dict[str, Run]) -> None:
         (row,) = found[name]
         assert row["erased"] == 1
         assert [text for on, text in row["runs"] if on] == ["b<|im_end|>", said]
+
+
+CALL = {"type": "function", "function": {"name": "weather", "arguments": {"city": 'R"om', "days": [1, None]}}}
+TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
+TALK = [
+    {"role": "user", "content": "Rain?"},
+    {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL]},
+    {"role": "tool", "content": "none"},
+    {"role": "assistant", "content": "No rain."},
+]
+
+
+@pytest.mark.parametrize("reader", PAIRS)
+def test_calls_of_tools_are_trained_on_where_the_template_writes_them(pairs: dict[str, Run], reader: str) -> None:
+    run = pairs[reader]
+    asked = run.folder / "tools.json"
+    takes = [{"messages": TALK, "tools": TOOLS}, {"messages": TALK, "tools": []}]
+    without = [{"messages": TALK, "tools": []}, {"messages": [TALK[0], TALK[3]], "tools": TOOLS}]
+    asked.write_text(json.dumps({"tools": takes, "joined": takes, "chatml": without, "llama-3": without}))
+    output = run.script("chat_formats.py", "read", str(run.folder / "targets"), str(asked))
+    found: dict[str, Any] = json.loads(output.split("RESULT ")[1].splitlines()[0])
+    for name, end in (("tools", "<|im_end|>"), ("joined", "<｜end▁of▁sentence｜>")):
+        for row in found[name]:
+            calling, answer = [text for on, text in row["runs"] if on]
+            assert calling.startswith("Let me see.") and calling.endswith(end), (name, calling)
+            assert json.dumps(CALL["function"]["arguments"]) in calling and "weather" in calling  # type: ignore[index]
+            assert answer == f"No rain.{end}"
+    for name in ("chatml", "llama-3"):
+        calls, tools = found[name]
+        assert "turn 1 calls the tool 'weather', which the chat template does not write" in calls["error"]
+        assert "its tool 'weather' is not in what the chat template writes" in tools["error"]

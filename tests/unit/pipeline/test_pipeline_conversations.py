@@ -19,6 +19,11 @@ SHAREGPT = {"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "
 ROLES = {"messages": list(TALK)}
 
 
+def call(arguments: str) -> str:
+    function = {"name": "f", "arguments": arguments}
+    return json.dumps({"messages": [{"role": "assistant", "content": None, "tool_calls": [{"function": function}]}]})
+
+
 def read(path: Path, text: str | bytes) -> list[Conversation]:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return list(conversations.read(str(path)))
@@ -39,6 +44,40 @@ def test_a_system_prompt_beside_the_turns_and_reasoning_are_kept(tmp_path: Path)
     assert found.messages == ({"role": "system", "content": "be kind"}, TALK[0], {**TALK[1], "reasoning": "why"})
 
 
+def test_parts_of_text_are_one_text(tmp_path: Path) -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": " b"}]
+    row = {"messages": [{"role": "user", "content": parts}, {"role": "assistant", "content": []}]}
+    (found,) = read(tmp_path / "chat.jsonl", json.dumps(row))
+    assert [message["content"] for message in found.messages] == ["a b", ""]
+
+
+def test_calls_of_tools_and_the_tools_are_kept(tmp_path: Path) -> None:
+    """Arguments come as JSON or as an object, tools as a list or as the JSON of one."""
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": {}}}]
+    calls = [
+        {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rom"}'}},
+        {"name": "time", "arguments": {"zone": 1}},
+    ]
+    row = {
+        "messages": [
+            {"role": "user", "content": "?"},
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            {"role": "tool", "content": "sunny", "tool_call_id": "c1", "name": "weather"},
+            {"role": "assistant", "content": "Sunny."},
+        ]
+    }
+    texts = [json.dumps(row | {"tools": tools}), json.dumps(row | {"tools": json.dumps(tools)}), json.dumps(row)]
+    found = read(tmp_path / "chat.jsonl", "\n".join(texts))
+    assert [list(one.tools) for one in found] == [tools, tools, []]
+    _, calling, told, _ = found[0].messages
+    assert calling["content"] == ""
+    assert calling["tool_calls"] == [
+        {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": {"city": "Rom"}}},
+        {"type": "function", "function": {"name": "time", "arguments": {"zone": 1}}},
+    ]
+    assert (told["tool_call_id"], told["name"]) == ("c1", "weather")
+
+
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
@@ -53,9 +92,20 @@ def test_a_system_prompt_beside_the_turns_and_reasoning_are_kept(tmp_path: Path)
         ('{"messages": {"a": 1}}', 1, 'has no list of turns as "messages" but {"a": 1}'),
         ('{"messages": ["x"]}', 1, 'has a turn 1 that is no object but "x"'),
         ('{"messages": [{"role": "user", "content": null}]}', 1, "has a turn 1 that is not understood"),
-        ('{"messages": [{"role": "assistant", "content": "", "tool_calls": [1]}]}', 1, "calls a tool in turn 1"),
+        ('{"messages": [{"role": "assistant", "tool_calls": [1]}]}', 1, "turn 1 with a tool call that names no"),
+        ('{"messages": [{"role": "assistant", "tool_calls": "f"}]}', 1, "turn 1 whose tool_calls are no list"),
+        (call("{"), 1, "turn 1 whose call of f has arguments that are no JSON"),
+        (call("[]"), 1, "turn 1 whose call of f has arguments that are no object"),
+        ('{"messages": [{"role": "user", "content": "x"}], "tools": "["}', 1, "has tools that are no JSON"),
+        ('{"messages": [{"role": "user", "content": "x"}], "tools": [{}]}', 1, "has tools that are not understood"),
         ('{"messages": [{"role": "user", "content": "\\ud800"}]}', 1, "has half a character"),
-        ('{"messages": [{"role": "user", "content": ["x"]}]}', 1, "has a turn 1 that is not understood"),
+        ('{"messages": [{"role": "user", "content": ["x"]}]}', 1, 'has a part in turn 1 that is no object but "x"'),
+        ('{"messages": [{"role": "user", "content": [{"type": "text"}]}]}', 1, "has a part in turn 1 that is no text"),
+        (
+            '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}',
+            1,
+            'has a part of the type "image_url" in turn 1, and only text is trained on; leave the conversation out',
+        ),
         ('[\n{"messages": [\n{"role": "user" "content": "x"}]}]', 3, "is no JSON (Expecting ',' delimiter)"),
         ('[\n{"messages": [', 2, "is no JSON (Expecting value)"),
         ('[{"messages": "x', 1, "is no JSON (Unterminated string"),

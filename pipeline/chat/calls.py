@@ -1,0 +1,34 @@
+"""Whether a chat template wrote the tools and the calls of a conversation, or left them out without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pipeline import tool_calls
+from pipeline.conversations import Message, tool_name
+from pipeline.masking import MaskError
+
+
+def look_for_calls(message: Message, number: int, text: str) -> None:
+    """Raises MaskError when `text`, what the template made of turn `number`, lacks a call of it."""
+    name = tool_calls.left_out(message.get("tool_calls", ()), text)
+    if name:
+        raise MaskError(not_written(f"turn {number}", name))
+
+
+def not_written(turn: str, name: str) -> str:
+    return (
+        f"{turn} calls the tool {name!r}, which the chat template does not write whole; leave the conversation out, or "
+        "take the template of a model that calls tools"
+    )
+
+
+def look_for_tools(tools: Sequence[Any], text: str) -> None:
+    """Raises MaskError when the template describes none, or not all, of the tools."""
+    name = next((name for name in map(tool_name, tools) if name not in text), None)
+    if name:
+        raise MaskError(
+            f"its tool {name!r} is not in what the chat template writes; take the template of a model that calls "
+            "tools, or leave the row's tools out"
+        )
