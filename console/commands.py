@@ -88,10 +88,20 @@ def demo(
 
 @app.command()
 def run(
-    project: ProjectOption = None, host: HostOption = None, detach: DetachOption = False, as_json: JsonOption = False
+    project: ProjectOption = None,
+    host: HostOption = None,
+    from_bundle: draft_commands.BundleOption = None,
+    target: draft_commands.TargetOption = None,
+    detach: DetachOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Start the pipeline as a new run and follow it to its end."""
-    _run(open_project(project, host), detach, as_json)
+    if from_bundle is not None:
+        draft_commands.repeat_run(from_bundle, project, host, target, detach, as_json)
+    elif target is not None:
+        raise UserError("--target goes with --from-bundle alone.", "Set run.target in eyas.toml.")
+    else:
+        _run(open_project(project, host), detach, as_json)
 
 
 @app.command()
@@ -347,16 +357,10 @@ def _run(project: Project, detach: bool, as_json: bool) -> None:
 
 def _finish(connection: headless.Connection, run: str, detach: bool, as_json: bool) -> None:
     """Follow the run and answer with its end; exit status 1 unless every stage succeeded."""
-    if detach:
+    view = headless.follow_told(connection, run, detach)
+    if view is None:
         answer({"run": run}, f"Run {run} goes on; follow it with `eyas status`.", as_json)
         return
-    changes = reports.Changes()
-
-    def tell(view: RunView) -> None:
-        for line in changes.lines(view):
-            typer.echo(line, err=True)
-
-    view = connection.follow(run, tell)
     answer(reports.run_json(view), reports.run_text(view), as_json)
     if view.state != DONE:
         raise typer.Exit(1)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from compat.patch import PatchStatus
+from console import reports
 from console.curves import held, take
 from console.errors import UserError, nearest
 from console.patching import Told
@@ -81,8 +82,11 @@ class Connection:
             run = runs[0].run
         return from_wire(RunView, self.request(protocol.SHOW, run=run)["run"])
 
-    def start(self) -> str:
-        started = self.request(protocol.START, request_id=_request_id(), **self.project.start_params())
+    def start(self, params: Mapping[str, Any] | None = None) -> str:
+        """Start a run, by the project's own settings where no others are given."""
+        started = self.request(
+            protocol.START, request_id=_request_id(), **(self.project.start_params() if params is None else params)
+        )
         return str(started["run"])
 
     def relaunch(self, run: str, stage: str) -> None:
@@ -212,6 +216,19 @@ def connected(project: Project) -> Iterator[Connection]:
         raise UserError(sanitise(error.message), sanitise(error.remedy)) from None
     finally:
         connection.session.close()
+
+
+def follow_told(connection: Connection, run: str, detach: bool) -> RunView | None:
+    """Follow a run to its end, what changes told on standard error; None at once when it is only to be left."""
+    if detach:
+        return None
+    changes = reports.Changes()
+
+    def tell(view: RunView) -> None:
+        for line in changes.lines(view):
+            typer.echo(line, err=True)
+
+    return connection.follow(run, tell)
 
 
 def choose_stage(view: RunView, name: str | None) -> StageView:

@@ -43,6 +43,9 @@ ROW = "row"  # run, index -> {"sample": {index, place, tokens, trained, runs: [{
 METRICS = (
     "metrics"  # run, have: {CurveView.key: [stride, points, reports]} -> {"curves": [CurveView], "more": ask again}
 )
+CARRIED = "carried"  # run -> {"files": [{path, size}], "left_out": [{path, size, why}], "found": {env: [distribution]}}
+FETCH = "fetch"  # run, path of CARRIED, offset -> {"data" (base64, at most 256 KiB), "size", "id"}
+UPLOAD = "upload"  # digest (sha256), suffix, size, offset, data (base64) -> {"path": None until whole, "have": bytes}
 TELEMETRY = "telemetry"  # on, period -> {}; then pushes SAMPLE
 PING = "ping"
 

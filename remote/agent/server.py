@@ -7,11 +7,13 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from remote import protocol
-from remote.agent import fit, processes, samples
+from remote.agent import fit, processes, samples, uploads
+from remote.agent.arguments import Request, mapping, number, secrets_of, text
+from remote.agent.carried import Carried
 from remote.agent.curves import RunCurves
 from remote.agent.error_places import ErrorPlaces
 from remote.agent.files import boottime
@@ -36,7 +38,6 @@ TAIL_POLL = 0.1
 PIECES_A_PASS = 8
 """Then the console's requests are looked at again, however much credit a tail has."""
 LIST_MAX = protocol.LINE_CAP // 2
-Request = Mapping[str, Any]
 
 
 def main(state: str, input_fd: int, output_fd: int, bundle: str = CODE) -> None:
@@ -69,9 +70,10 @@ class Agent:
         self._probes = Lane("probes", self._wake)
         self._browsing = Lane("browsing", self._wake)
         self._figures = Lane("figures", self._wake)
+        self._files = Lane("files", self._wake)
         self._lanes = (
             *(self._changes, self._stops, self._questions, self._probes),
-            *(self._browsing, self._figures),
+            *(self._browsing, self._figures, self._files),
         )
         self._curves: dict[str, RunCurves] = {}
         self._pages = Pages()
@@ -101,6 +103,9 @@ class Agent:
             protocol.DRIFT: lambda request: self._ask("drift", request),
             protocol.ROW: self._row,
             protocol.METRICS: self._metrics,
+            protocol.CARRIED: self._carried,
+            protocol.FETCH: self._fetch,
+            protocol.UPLOAD: self._upload,
             protocol.TELEMETRY: self._turn_telemetry,
             protocol.PING: self._ping,
         }
@@ -226,9 +231,9 @@ class Agent:
         lane.submit(work, done)
 
     def _start(self, request: Request) -> None:
-        settings, secrets = _object(request, "settings"), _secrets(request)
-        project, request_id = _text(request, "project"), _text(request, "request_id")
-        switches = _object(request, "switches", {})
+        settings, secrets = mapping(request, "settings"), secrets_of(request)
+        project, request_id = text(request, "project"), text(request, "request_id")
+        switches = mapping(request, "switches", {})
         self._later(
             self._changes,
             request,
@@ -236,9 +241,9 @@ class Agent:
         )
 
     def _relaunch(self, request: Request) -> None:
-        run, stage, request_id = (_text(request, key) for key in ("run", "stage", "request_id"))
-        switches, secrets = _object(request, "switches", {}), _secrets(request)
-        settings = _object(request, "settings") if request.get("settings") is not None else None
+        run, stage, request_id = (text(request, key) for key in ("run", "stage", "request_id"))
+        switches, secrets = mapping(request, "switches", {}), secrets_of(request)
+        settings = mapping(request, "settings") if request.get("settings") is not None else None
         self._later(
             self._changes,
             request,
@@ -246,7 +251,7 @@ class Agent:
         )
 
     def _stop(self, request: Request) -> None:
-        run = _text(request, "run")
+        run = text(request, "run")
         self._later(self._stops, request, lambda: self._runs.stop(run))
 
     def _list(self, request: Request) -> None:
@@ -274,7 +279,7 @@ class Agent:
         return {"runs": found, "more": 0}
 
     def _show(self, request: Request) -> None:
-        run = self._state.run(_text(request, "run"))
+        run = self._state.run(text(request, "run"))
         asked = "attempt" in request
         earlier = self._state.attempt(run.id, request.get("stage"), request["attempt"]) if asked else None
 
@@ -287,7 +292,7 @@ class Agent:
         self._later(self._questions, request, work)
 
     def _watch(self, request: Request) -> dict[str, Any]:
-        self._watches.add(self._state.run(_text(request, "run")))
+        self._watches.add(self._state.run(text(request, "run")))
         return {}
 
     def _unwatch(self, request: Request) -> dict[str, Any]:
@@ -312,9 +317,9 @@ class Agent:
         tail = Tail(
             name=request.get("tail"),
             attempt=attempt,
-            offset=_number(request, "offset", 0),
+            offset=number(request, "offset", 0),
             log_id=str(log_id) if log_id is not None else None,
-            credit=_number(request, "credit", 0),
+            credit=number(request, "credit", 0),
             follow=bool(request.get("follow", True)),
             over=_is_over,
         )
@@ -322,7 +327,7 @@ class Agent:
         return {}
 
     def _credit(self, request: Request) -> dict[str, Any]:
-        self._tails.credit(request.get("tail"), _number(request, "bytes", 0))
+        self._tails.credit(request.get("tail"), number(request, "bytes", 0))
         return {}
 
     def _untail(self, request: Request) -> dict[str, Any]:
@@ -330,17 +335,30 @@ class Agent:
         return {}
 
     def _ask(self, command: str, request: Request) -> None:
-        given = {"settings": _object(request, "settings"), "switches": _object(request, "switches", {})}
+        given = {"settings": mapping(request, "settings"), "switches": mapping(request, "switches", {})}
         self._later(self._probes, request, lambda: ask_pipeline(command, given, self._bundle))
 
     def _row(self, request: Request) -> None:
-        run, index = self._state.run(_text(request, "run")), _number(request, "index", 0)
+        run, index = self._state.run(text(request, "run")), number(request, "index", 0)
         self._later(self._probes, request, lambda: samples.sample(run, index, self._bundle))
 
     def _metrics(self, request: Request) -> None:
-        run, have = self._state.run(_text(request, "run")), _object(request, "have", {})
+        run, have = self._state.run(text(request, "run")), mapping(request, "have", {})
         curves = self._curves.setdefault(run.id, RunCurves(run))
         self._later(self._figures, request, lambda: curves.answer(have))
+
+    def _carried(self, request: Request) -> None:
+        run = self._state.run(text(request, "run"))
+        self._later(self._files, request, lambda: Carried(run).listing())
+
+    def _fetch(self, request: Request) -> None:
+        run, path, offset = self._state.run(text(request, "run")), text(request, "path"), number(request, "offset", 0)
+        self._later(self._files, request, lambda: Carried(run).piece(path, offset))
+
+    def _upload(self, request: Request) -> None:
+        digest, suffix, data = text(request, "digest"), str(request.get("suffix", "")), str(request.get("data", ""))
+        size, offset = number(request, "size", 0), number(request, "offset", 0)
+        self._later(self._files, request, lambda: uploads.take(self._state, digest, suffix, size, offset, data))
 
     def _turn_telemetry(self, request: Request) -> dict[str, Any]:
         period = request.get("period", 1.0)
@@ -355,31 +373,3 @@ class Agent:
 
 def _is_over(attempt: Attempt) -> bool:
     return read_attempt(attempt, World()).over
-
-
-def _text(request: Request, key: str) -> str:
-    value = request.get(key)
-    if not isinstance(value, str) or not value:
-        raise RemoteError("bad_request", f"`{key}` must be a text")
-    return value
-
-
-def _number(request: Request, key: str, default: int) -> int:
-    value = request.get(key, default)
-    if type(value) is not int or value < 0:
-        raise RemoteError("bad_request", f"`{key}` must be a whole number from 0 on")
-    return value
-
-
-def _object(request: Request, key: str, default: dict[str, Any] | None = None) -> dict[str, Any]:
-    value = request.get(key, default)
-    if not isinstance(value, dict):
-        raise RemoteError("bad_request", f"`{key}` must be an object")
-    return value
-
-
-def _secrets(request: Request) -> dict[str, str]:
-    given = _object(request, "secrets", {})
-    if not all(isinstance(value, str) and "\0" not in value and "=" not in key for key, value in given.items()):
-        raise RemoteError("bad_request", "`secrets` must map names to texts")
-    return given
