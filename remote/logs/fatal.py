@@ -60,13 +60,21 @@ class FatalReader:
         self._named = False
         self._completed: dict[int, int] = {}
         """By rank, the last collective that it completed."""
+        self._hangs: dict[tuple[str | None, int | None], int] = {}
+        """Where the hang warning of a process (label, pid) stands among those found."""
+        self._again: dict[int, int] = {}
+        """By the place of a hang warning, how often it was said again."""
         self.deaths = 0
         """Counts what was read of deaths; a hang warning is none."""
         self.version = 0
 
     @property
     def found(self) -> tuple[Fatal, ...]:
-        return tuple(sorted(self._found, key=lambda item: item.kind in LAST))
+        found = [
+            replace(item, count=item.count + self._again[place]) if place in self._again else item
+            for place, item in enumerate(self._found)
+        ]
+        return tuple(sorted(found, key=lambda item: item.kind in LAST))
 
     @property
     def waiting(self) -> bool:
@@ -89,6 +97,15 @@ class FatalReader:
         self._read_table(text, line)
         self._read_fault(text)
         self._read_loss(text, line)
+
+    def warns_again(self, origin: Origin) -> bool:
+        """The process says again that it may hang; False when it has not said so before."""
+        place = self._hangs.get((origin.label, origin.pid))
+        if place is None:
+            return False
+        self._again[place] = self._again.get(place, 0) + 1
+        self.version += 1
+        return True
 
     def _rule(self, rule: Rule, match: re.Match[str], origin: Origin, text: str, line: int) -> None:
         named = match.groupdict()
@@ -116,6 +133,7 @@ class FatalReader:
         self.deaths += new.kind != "hang_warning"
         for place, old in enumerate(self._found):
             if old.kind == new.kind and _same_death(old, new):
+                self._keep_place(new, place)
                 self._found[place] = replace(
                     old,
                     exit_code=new.exit_code if old.exit_code is None else old.exit_code,
@@ -127,7 +145,13 @@ class FatalReader:
                 )
                 return
         if len(self._found) < MAX_FATAL:
+            self._keep_place(new, len(self._found))
             self._found.append(new)
+
+    def _keep_place(self, new: Fatal, place: int) -> None:
+        """What stands before a place was another process's and stays so: the next warning will belong there too."""
+        if new.kind == "hang_warning" and len(self._hangs) < 4 * MAX_FATAL:
+            self._hangs[new.worker, new.pid] = place
 
     def _read_table(self, text: str, line: int) -> None:
         """torchrun's table of failures."""
@@ -238,6 +262,11 @@ class FatalReader:
             ids = [(int(batch), int(item)) for batch, item in _REQUESTS.findall(text)]
             if ids != sorted(ids) and ids == sorted(ids, key=lambda pair: (str(pair[0]), str(pair[1]))):
                 self._add(Fatal("lexicographic_order", text.strip()[:500], remedy=ORDER, line=line))
+
+
+def is_hang_warning(text: str) -> bool:
+    """Whether a text without its prefixes only warns of a hang: it then says nothing else, whatever its digits."""
+    return RULES[0].pattern.match(text) is not None and "req_" not in text
 
 
 class _Table:

@@ -92,23 +92,17 @@ class PhaseReader:
         return phase is None or names == (None, None) or phase.name in names
 
     def bar(self, bar: Progress, line: int) -> None:
-        name = (_COMPLETE if _ended(bar) else _RUNNING).get(bar.kind)
+        name = _COMPLETE.get(bar.kind) if _ended(bar) else running(bar)
         if name:
-            self._enter(bar.worker, name, line)
+            self.enter(bar.worker, name, line)
 
     def figure(self, worker: str | None, kind: str, line: int) -> None:
         name = _FIGURES.get(kind)
         if not name:
             return
         for each in list(self._phases) if kind in OF_ALL else ():
-            self._enter(each, name, line)
-        self._enter(worker, name, line)
-
-    def line(self, worker: str | None, text: str, line: int) -> None:
-        for pattern, name in _LINES:
-            if pattern.match(text):
-                self._enter(worker, name, line)
-                return
+            self.enter(each, name, line)
+        self.enter(worker, name, line)
 
     def is_loading_draft(self, worker: str | None) -> bool:
         phase = self._phases.get(worker)
@@ -119,11 +113,21 @@ class PhaseReader:
         self._phases.clear()
         self.version += 1
 
-    def _enter(self, worker: str | None, name: str, line: int) -> None:
+    def enter(self, worker: str | None, name: str, line: int) -> None:
         old = self._phases.get(worker)
         if (old is None and len(self._phases) < MAX_WORKERS) or (old is not None and old.name != name):
             self._phases[worker] = Phase(name, worker, line)
             self.version += 1
+
+
+def running(bar: Progress) -> str:
+    """The phase that the bar leads through, '' for none that is known."""
+    return _RUNNING.get(bar.kind, "")
+
+
+def phase_of_line(text: str) -> str:
+    """The phase that the line begins, '' for none. No pattern tells one digit from another."""
+    return next((name for pattern, name in _LINES if pattern.match(text)), "")
 
 
 def _ended(bar: Progress) -> bool:

@@ -1,4 +1,4 @@
-"""Progress bars and one-off figures: shard loading per worker, graph capture, data set maps, epochs."""
+"""Progress bars: shard loading per worker, graph capture, data set maps, epochs; and what else tells how far it is."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from remote.logs.clock import Clock
 from remote.logs.findings import Milestone, Phase, Progress, Stall
+from remote.logs.milestones import Figure, figures_of, number
 from remote.logs.pace import Pace, Step
-from remote.logs.phases import LINE_TOKENS, OF_ALL, PhaseReader
+from remote.logs.phases import PhaseReader, phase_of_line
 from remote.logs.records import clean
 from remote.logs.stall import ended_stalls, running_stall
 
@@ -60,88 +61,6 @@ _RICH = re.compile(
 )
 _RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit> ?[A-Za-z]+/s|s/ ?[A-Za-z]+)")
 _SCALE = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-
-MILESTONE_TOKENS = (
-    b" took ",
-    b" takes ",
-    b"Graph capturing finished",
-    b"KV cache memory: ",
-    b"KV cache size: ",
-    b"mem usage=",
-    b"KV Cache is allocated",
-    b"Deserialized ",
-    b"transform time: ",
-    b"Maximum concurrency",
-    b"GPU blocks: ",
-    b"cuda blocks: ",
-    *LINE_TOKENS,
-)
-_NUMBER = r"\d[\d,]*(?:\.\d+)?"
-_MILESTONES = (
-    # A word that the line must have, its form, and what its numbers are.
-    ("Loading weights took", re.compile(rf"Loading weights took ({_NUMBER}) seconds"), (("load_weights_done", "s"),)),
-    (
-        "Model loading took",
-        re.compile(rf"Model loading took ({_NUMBER}) (?:GiB|GB)(?: memory)? and ({_NUMBER}) seconds"),
-        (("model_loaded", "GiB"), ("model_loaded", "s")),
-    ),
-    (
-        "Dynamo bytecode transform time",
-        re.compile(rf"Dynamo bytecode transform time: ({_NUMBER}) s"),
-        (("dynamo_transform", "s"),),
-    ),
-    ("torch.compile t", re.compile(rf"torch\.compile t(?:akes|ook) ({_NUMBER}) s in total"), (("torch_compile", "s"),)),
-    ("Memory profiling takes", re.compile(rf"Memory profiling takes ({_NUMBER}) seconds"), (("memory_profiled", "s"),)),
-    (
-        "Maximum concurrency for",
-        re.compile(rf"Maximum concurrency for {_NUMBER} tokens per request: ({_NUMBER})x"),
-        (("max_concurrency", "x"),),
-    ),
-    (" blocks: ", re.compile(rf"# (?:GPU|cuda) blocks: ({_NUMBER})"), (("kv_cache", "blocks"),)),
-    (
-        "Deserialized ",
-        re.compile(rf"Deserialized ({_NUMBER}) ?(?:GB|GiB) in ({_NUMBER}) ?s"),
-        (("tensorizer_deserialized", "GB"), ("tensorizer_deserialized", "s")),
-    ),
-    (
-        "Available KV cache memory",
-        re.compile(rf"Available KV cache memory: ({_NUMBER}) GiB"),
-        (("kv_cache_memory", "GiB"),),
-    ),
-    ("KV cache size", re.compile(rf"KV cache size: ({_NUMBER}) tokens"), (("kv_cache", "tokens"),)),
-    ("init engine", re.compile(rf"init engine .{{0,120}}took ({_NUMBER}) s"), (("engine_ready", "s"),)),
-    (
-        "Graph capturing finished",
-        re.compile(rf"Graph capturing finished in ({_NUMBER}) secs, took ({_NUMBER}) GiB"),
-        (("cudagraphs_captured", "s"), ("cudagraphs_captured", "GiB")),
-    ),
-    (
-        "Graph capturing finished",
-        re.compile(rf"Graph capturing finished in ({_NUMBER}) secs\.?$"),
-        (("cudagraphs_captured", "s"),),
-    ),
-    (
-        "Capture cuda graph end",
-        re.compile(rf".{{0,80}}Capture cuda graph end\. Time elapsed: ({_NUMBER}) s\. mem usage=({_NUMBER}) GB"),
-        (("cudagraphs_captured", "s"), ("cudagraphs_captured", "GB")),
-    ),
-    (
-        "KV Cache is allocated",
-        re.compile(rf"KV Cache is allocated\..{{0,200}}#tokens: ({_NUMBER})"),
-        (("kv_cache", "tokens"),),
-    ),
-    (
-        "Load weight end",
-        re.compile(rf"Load weight end\..{{0,400}}mem usage=({_NUMBER}) GB"),
-        (("sglang_load_weight", "GB"),),
-    ),
-)
-_SHARED_WORDS = tuple(word for word, _, names in _MILESTONES if names[0][0] in OF_ALL)
-
-
-def concerns_all(text: str) -> bool:
-    """Whether a line of one worker can hold a figure that says something of the others too."""
-    return any(word in text for word in _SHARED_WORDS)
 
 
 def end_of_bar(data: bytes) -> int:
@@ -235,14 +154,21 @@ class ProgressReader:
         self._paces: dict[tuple[str | None, str, str], Pace] = {}
         self._latest: dict[str | None, tuple[str | None, str, str]] = {}
         """The bar that each worker moved last: an older one that never ended was left, not stalled."""
-        self._milestones: dict[tuple[str | None, str, str], Milestone] = {}
+        self._milestones: dict[tuple[str | None, str, str], float] = {}
         self._phases = PhaseReader()
         self._clock = Clock()
         self._numbered = 0
         self._now: float | None = None
         self._failed: int | None = None
         """Line of the first failure of this attempt."""
-        self.version = 0
+        self._since = 0
+        """Line that began this attempt."""
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        """Another number whenever what is found changed, the stalls aside."""
+        return self._version + self._phases.version
 
     @property
     def bars(self) -> tuple[Progress, ...]:
@@ -255,7 +181,8 @@ class ProgressReader:
 
     @property
     def milestones(self) -> tuple[Milestone, ...]:
-        return tuple(self._milestones.values())
+        found = self._milestones.items()
+        return tuple(Milestone(kind, value, unit, worker) for (worker, kind, unit), value in found)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -297,42 +224,51 @@ class ProgressReader:
         text: str,
         line: int = 0,
         offset: int = 0,
-        before: Iterable[Step] = (),
+        before: Iterable[Step] | None = None,
     ) -> bool:
-        """`before`: what the same bar showed earlier, not at its end."""
+        """`before`: what the same bar showed earlier, not at its end; its phase was told by `works` already."""
         bar = read_bar(text, worker)
         if bar is None:
             return False
         key = _key(bar)
         self._bars[key] = bar
-        self._latest[worker] = key
+        if line >= self._since:
+            self._latest[worker] = key
         if bar.done is not None and bar.seconds is not None:
             pace = self._paces.get(key)
             if pace is None:
                 self._numbered += 1
                 pace = self._paces[key] = Pace(self._numbered)
-            moved = pace.run([*before, (bar.done, bar.total, bar.seconds, line, offset)], self._now)
+            moved = pace.run([*(before or ()), (bar.done, bar.total, bar.seconds, line, offset)], self._now)
             if moved >= 0:
                 self._clock.wait_for(pace.number, moved)
-        self._phases.bar(bar, line)
+        if before is None or (bar.total and bar.done == bar.total):
+            self._phases.bar(bar, line)
         if len(self._bars) > MAX_BARS:
             self._give_up(next(iter(self._bars)))
-        self.version += 1
+        self._version += 1
         return True
 
+    def works(self, worker: str | None, phase: str, line: int) -> None:
+        """The worker's bar, which leads through that phase, moved on at `line`."""
+        self._phases.enter(worker, phase, line)
+
     def read_milestone(self, worker: str | None, text: str, line: int = 0) -> None:
-        self._phases.line(worker, text, line)
-        for word, pattern, names in _MILESTONES:
-            if word in text and (match := pattern.search(text)):
-                for (kind, unit), value in zip(names, match.groups(), strict=True):
-                    if kind == "load_weights_done" and self._phases.is_loading_draft(worker):
-                        kind = "load_draft_weights_done"  # vLLM prints nonsense here when the draft model has no file
-                    if len(self._milestones) < MAX_BARS:
-                        figure = Milestone(kind, float(value.replace(",", "")), unit, worker)
-                        self._milestones[worker, kind, unit] = figure
-                        self.version += 1
-                self._phases.figure(worker, kind, line)
-                return
+        self.figures(worker, phase_of_line(text), figures_of(text), text, line)
+
+    def figures(self, worker: str | None, phase: str, figures: Iterable[Figure], text: str, line: int) -> None:
+        """A line that begins a phase ('' for none) or tells figures, which stand in `text`."""
+        if phase:
+            self._phases.enter(worker, phase, line)
+        kind = ""
+        for kind, unit, start, end in figures:
+            if kind == "load_weights_done" and self._phases.is_loading_draft(worker):
+                kind = "load_draft_weights_done"  # vLLM prints nonsense here when the draft model has no file
+            if len(self._milestones) < MAX_BARS:
+                self._milestones[worker, kind, unit] = number(text[start:end])
+                self._version += 1
+        if kind:
+            self._phases.figure(worker, kind, line)
 
     def failed(self, line: int, offset: int) -> None:
         """A failure is printed at `line`: what stood still before it is measured up to there."""
@@ -340,13 +276,14 @@ class ProgressReader:
             self._failed = line
             self._clock.wait_for(_FAILURE, offset)
 
-    def restart(self) -> None:
-        """A new attempt begins in the same log: what did not end before never will."""
+    def restart(self, line: int) -> None:
+        """A new attempt begins at `line` of the same log: what did not end before never will."""
         self._latest.clear()
+        self._since = line
         self._failed = None
         self._clock.forget(_FAILURE)
         self._phases.restart()
-        self.version += 1
+        self._version += 1
 
     def _with_pace(self, key: tuple[str | None, str, str], bar: Progress) -> Progress:
         pace = self._paces.get(key)

@@ -7,34 +7,26 @@ from dataclasses import replace
 from io import BytesIO
 from itertools import accumulate
 
-from remote.logs import embedded, layouts, saved, signs
+from remote.logs import embedded, repeats, saved, sayings, signs
 from remote.logs.diagnosis import diagnose
 from remote.logs.fatal import FatalReader
 from remote.logs.findings import Findings
-from remote.logs.fold import Fold
 from remote.logs.kinds import kind_of
 from remote.logs.prefixes import Line, Origin, read_line
-from remote.logs.progress import ProgressReader, concerns_all, end_of_bar
+from remote.logs.progress import ProgressReader, end_of_bar
 from remote.logs.records import Segment, Splitter, clean
 from remote.logs.redrawn import Redrawn
-from remote.logs.repeats import whole
-from remote.logs.skim import PLAIN, UPDATES, Shapes
-from remote.logs.tracebacks import Stream
+from remote.logs.skim import PLAIN, RETURN, UPDATES, Shapes
+from remote.logs.streams import Streams
 from remote.logs.weave import Weaver
 from remote.logs.wrapping import Wrapping
 
-MAX_STREAMS = 256
 PIECE_BYTES = 128 * 1024
-IDLE_LINES = 4096
-"""A traceback that got no line for so long is not waited for any more."""
-IDLE_MESSAGE_LINES = 256
-"""The same for further lines of its message: they were written together with the first."""
-
-_STARTS = ("Traceback (most recent", '  File "', *layouts.SECONDARY, *layouts.STACKS, "Exception in thread")
-"""What a stream's first line of interest holds."""
 _SHAPES = Shapes(signs.TOKENS, woven=signs.WOVEN, bar=signs.BAR)
 """Shared by all readers: it remembers sentences, not logs."""
 _NOT_PLAIN = re.compile(b"[^%c]" % PLAIN)
+_OFTEN = frozenset({PLAIN, signs.FIGURE, signs.DEATH})
+"""Kinds of line that are said again and again; a traceback being printed makes the plain ones matter."""
 _ATTEMPT = re.compile(
     r"[=#*@\- ]*attempt \d+[ =:#*\-]*$|Initializing a V1 LLM engine|.{0,80}Initializing hidden states generator"
 )
@@ -47,19 +39,15 @@ class LogReader:
         """`restarted`: why the log is read anew, for the findings ("rotated", "truncated")."""
         self._restarted = restarted
         self._splitter = Splitter()
-        self._streams: dict[tuple[str, str], Stream] = {}
-        self._open: set[tuple[str, str]] = set()
-        self._weaver = Weaver(self._fit)
+        self._streams = Streams()
+        self._weaver = Weaver(self._streams.fit)
         self._wrapping = Wrapping()
-        self._fold = Fold()
         self._progress = ProgressReader()
         self._fatal = FatalReader(self._extraction)
-        self._sequence = 0
         self._attempts: list[int] = []
         self._carried: Origin | None = None
         self._transport = ""
         self._previous = b""
-        self._crlf_everywhere = False
         self._finished = False
         self._redrawn: Redrawn | None = None
         self._version = 0
@@ -89,9 +77,7 @@ class LogReader:
                 self._segment(segment)
             for segment in self._wrapping.rest():
                 self._watched(segment, signs.signs_of(segment.data))
-            for stream in self._streams.values():
-                stream.finish()
-            self._open.clear()
+            self._streams.finish()
             self._finished = True
             self._version += 1
         return self.findings()
@@ -115,7 +101,7 @@ class LogReader:
         tail = self._splitter.tail()
         if not signs.signs_of(tail, signs.BAR):
             tail = b""
-        state = (self._version, self._fold.version, self._progress.version, self._fatal.version, tail)
+        state = (self._version, self._streams.version, self._progress.version, self._fatal.version, tail)
         if self._cached is None or self._cached[0] != state:
             self._cached = (state, self._make(tail))
         read = (self._splitter.bytes_read, self._splitter.lines_read)
@@ -128,7 +114,7 @@ class LogReader:
 
     def _make(self, tail: bytes) -> Findings:
         deaths = self._fatal.found
-        diagnosis = diagnose(self._fold.errors, self._attempts, deaths)
+        diagnosis = diagnose(self._streams.errors, self._attempts, deaths)
         kind = kind_of(diagnosis.tracebacks, deaths, diagnosis.root_cause, diagnosis.root_cause_fatal)
         bars = self._progress.bars
         if tail:
@@ -168,8 +154,7 @@ class LogReader:
 
     def _piece(self, piece: bytes) -> None:
         """Read the lines that can matter and pass over the others."""
-        splitter, redrawn = self._splitter, self._redrawn
-        assert redrawn is not None
+        splitter = self._splitter
         first, offset = splitter.lines_read + 1, splitter.bytes_passed
         kinds = _SHAPES.kinds(piece)
         busy = self._busy
@@ -184,7 +169,7 @@ class LogReader:
                     break
                 place = found.start()
             line, kind = lines[place], kinds[place]
-            if not (kind == UPDATES and waits and redrawn.put_off(line[:-1], first + place, starts[place])):
+            if not (waits and self._is_read(line[:-1], kind, first + place, starts[place])):
                 splitter.move_to(first + place - 1, starts[place])
                 if place:
                     self._previous = _last_text(lines[place - 1])
@@ -194,14 +179,36 @@ class LogReader:
         splitter.move_to(first + len(kinds) - 1, offset + len(piece))
         self._previous = _last_text(piece[piece.rfind(b"\n", 0, -1) + 1 :])
 
+    def _is_read(self, line: bytes, kind: int, number: int, offset: int) -> bool:
+        """Whether the line needs no further reading: put off, said before, or nobody waits for it."""
+        if kind == UPDATES:
+            return self._redrawn is not None and self._redrawn.put_off(line, number, offset)
+        if kind not in _OFTEN:  # the shape may have said too much
+            kind = signs.signs_of(line, kind) if kind < RETURN else kind
+        if kind not in _OFTEN or self._wrapping.learnt:
+            return False
+        said = sayings.said(line)
+        if said is None or not self._streams.passes(said.origin, said.source, number):
+            return False
+        if kind == PLAIN:
+            return repeats.MARK not in line
+        meant = sayings.meaning(said.text)
+        if meant is None:
+            return False
+        if kind == signs.DEATH:
+            return meant.hang_warning and self._fatal.warns_again(said.origin)
+        if meant.phase or meant.figures:
+            self._progress.figures(said.origin.label, meant.phase, meant.figures, said.text.decode(), number)
+        return True
+
     @property
     def _bars_can_wait(self) -> bool:
         return not (self._weaver.busy or self._wrapping.waits or self._fatal.waiting or self._progress.crowded)
 
-    def _settle_bars(self, worker: str | None = None) -> None:
-        """What comes next depends on the bars that were put off: on those of one worker, or on all."""
+    def _settle_bars(self) -> None:
+        """What comes next depends on the bars that were put off."""
         if self._redrawn is not None:
-            self._redrawn.settle(worker.encode() if worker else None)
+            self._redrawn.settle()
 
     def _read(self, line: bytes, kind: int = signs.ANY) -> None:
         """`kind`: what the shape of the line says; it spares the search for anything else."""
@@ -212,7 +219,7 @@ class LogReader:
     @property
     def _busy(self) -> bool:
         """Lines without any token matter too: a traceback is being printed, or texts were parted from prefixes."""
-        return bool(self._open) or self._weaver.busy or self._wrapping.waits
+        return self._streams.busy or self._weaver.busy or self._wrapping.waits
 
     def _segment(self, segment: Segment, among: int = signs.ANY) -> None:
         if segment.first:
@@ -240,16 +247,16 @@ class LogReader:
     def _unwrapped(self, text: str, segment: Segment, borne: int) -> None:
         """The line that an object held; a traceback can stand beside it."""
         if borne & signs.TRACE and embedded.may_hold(whole := clean(segment.data)):
-            self._embedded(whole, segment)
+            self._streams.read_embedded(whole, segment)
         *updates, last = text.encode("utf-8", "replace").split(b"\r")
         for update in updates:
             self._segment(segment._replace(data=update, end="return"))
         self._segment(segment._replace(data=last, first=segment.first and not updates))
 
     def _watched(self, segment: Segment, borne: int) -> None:
-        before = (self._sequence, self._fatal.deaths)
+        before = (self._streams.sequence, self._fatal.deaths)
         self._line(segment, borne)
-        if before != (self._sequence, self._fatal.deaths):
+        if before != (self._streams.sequence, self._fatal.deaths):
             self._progress.failed(segment.line, segment.offset)
 
     def _carry(self, data: bytes, first: bool) -> None:
@@ -263,7 +270,7 @@ class LogReader:
     def _line(self, segment: Segment, borne: int) -> None:
         text = clean(segment.data)
         if borne & signs.TRACE and embedded.may_hold(text):
-            self._embedded(text, segment)
+            self._streams.read_embedded(text, segment)
         line = self._wrapping.read(text)
         if segment.first:
             self._transport = line.transport
@@ -284,19 +291,16 @@ class LogReader:
         if borne & signs.DEATH or self._fatal.waiting:
             self._fatal.read(origin, line.text, segment.line)
         if borne & signs.FIGURE:
-            label = origin.label or line.hint
-            self._settle_bars(None if concerns_all(line.text) else label)
-            self._progress.read_milestone(label, line.text, segment.line)
+            self._progress.read_milestone(origin.label or line.hint, line.text, segment.line)
         if borne & signs.ATTEMPT and _ATTEMPT.match(line.text):
-            self._new_attempt()
+            self._new_attempt(segment.line)
         if segment.end == "return" and not line.text[:1].isspace() and "Traceback" not in line.text:
             return
-        self._traceback_line(origin, line, segment, borne)
+        self._streams.read(origin, line, segment, borne)
 
-    def _new_attempt(self) -> None:
-        self._settle_bars()
-        self._attempts = [*self._attempts[-99:], self._sequence + 1]
-        self._progress.restart()
+    def _new_attempt(self, line: int) -> None:
+        self._attempts = [*self._attempts[-99:], self._streams.sequence + 1]
+        self._progress.restart(line)
         self._version += 1
 
     def _bar(self, origin: Origin, line: Line, segment: Segment) -> bool:
@@ -315,83 +319,6 @@ class LogReader:
             if bar.kind == "hidden_state_extraction" and bar.done is not None and bar.total is not None:
                 return bar.done, bar.total
         return None
-
-    # -- tracebacks
-
-    def _traceback_line(self, origin: Origin, line: Line, segment: Segment, borne: int) -> None:
-        key = (origin.key, f"{line.level} {line.source}" if line.source else "")
-        if self._open:
-            self._settle(key, segment)
-        stream = self._streams.get(key)
-        text, stands_for = whole(line.text)
-        if stands_for > 1 and (stream is None or not stream.open) and (error := layouts.exception_line(text)):
-            self._fold.again(*error, stands_for)
-            return
-        if stream is None:
-            if not (borne & signs.TRACE and any(start in line.text for start in _STARTS)):
-                return
-            if len(self._streams) >= MAX_STREAMS:
-                self._retire()
-            stream = self._streams[key] = Stream(self._fold.add, self._next)
-        goes_on = False
-        if segment.end == "crlf":
-            if not line.source and line.text:
-                self._crlf_everywhere = True
-            goes_on = bool(line.source) and not self._crlf_everywhere
-        stream.stands_for = stands_for
-        was_in_message = stream.in_message
-        stream.read(origin, line.hint, line.level, text, segment.line, segment.offset, goes_on)
-        self._version += was_in_message or stream.in_message
-        if stream.open:
-            self._open.add(key)
-        else:
-            self._open.discard(key)
-
-    def _settle(self, key: tuple[str, str], segment: Segment) -> None:
-        """End the messages that this line shows to have ended, and what nothing was heard of for long."""
-        for other in list(self._open):
-            stream = self._streams[other]
-            same_process = other[0] == key[0]
-            # Without a prefix only the very next line can belong to a message.
-            interrupted = not other[0] and not other[1] and stream.last_line + 1 < segment.line
-            if interrupted or (same_process and other != key):
-                stream.end_message()
-            if segment.line - stream.last_line > (IDLE_MESSAGE_LINES if stream.in_message else IDLE_LINES):
-                stream.finish()
-            if not stream.open:
-                self._open.discard(other)
-
-    def _retire(self) -> None:
-        idle = [key for key, stream in self._streams.items() if not stream.open]
-        for key in (idle or list(self._streams))[: MAX_STREAMS // 2]:
-            self._streams.pop(key).finish()
-            self._open.discard(key)
-
-    def _next(self) -> int:
-        self._sequence += 1
-        return self._sequence
-
-    def _fit(self, origin: Origin, line: Line) -> int:
-        """How well the line goes on what that process wrote; its fellows often print the same traceback."""
-        source = f"{line.level} {line.source}" if line.source else ""
-        stream = self._streams.get((origin.key, source))
-        if stream is None:
-            return 1 if not line.text[:1].isspace() else -1
-        fellows = [other for key, other in self._streams.items() if key[1] == source and other is not stream]
-        told = [answer for other in fellows if (answer := other.foretells(stream, line.text)) is not None]
-        return stream.fit(line.text) + (4 if any(told) else -3 if told else 0)
-
-    def _embedded(self, text: str, segment: Segment) -> None:
-        """A traceback whose line ends were escaped, as in a JSON string: a small log of its own."""
-        streams: dict[str, Stream] = {}
-        origin = Origin()
-        for piece in embedded.lines(text):
-            line = read_line(piece)
-            origin = line.origins[-1] if line.origins[-1].key else origin
-            stream = streams.setdefault(origin.key, Stream(self._fold.add, self._next))
-            stream.read(origin, line.hint, line.level, line.text, segment.line, segment.offset, False)
-        for stream in streams.values():
-            stream.finish()
 
 
 def _last_text(line: bytes) -> bytes:

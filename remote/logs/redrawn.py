@@ -2,7 +2,7 @@
 
 A line whose shape says that it shows updates of one bar and nothing else is put off. When the bar then begins anew,
 nothing of the run before matters but when it began and its last state. What is left is read as the other lines are,
-before anything that depends on it.
+before anything that depends on it. The phase that the bar leads through is told at once: other lines end it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from remote.logs.pace import Step
+from remote.logs.phases import running
 from remote.logs.prefixes import read_line
+from remote.logs.progress import read_bar
 from remote.logs.records import clean
 
 MAX_BARS = 32
@@ -41,12 +43,17 @@ _PERCENT = 3
 class BarReader(Protocol):
     """What reads the bars in the end; `before`: what the bar showed before `text`, not having reached its end."""
 
-    def read_bar(self, worker: str | None, text: str, line: int, offset: int, before: Iterable[Step] = ()) -> bool: ...
+    def read_bar(
+        self, worker: str | None, text: str, line: int, offset: int, before: Iterable[Step] | None = None
+    ) -> bool: ...
+
+    def works(self, worker: str | None, phase: str, line: int) -> None: ...
 
 
 class _Bar:
-    def __init__(self, worker: str | None, prefix: bytes) -> None:
+    def __init__(self, worker: str | None, prefix: bytes, phase: str) -> None:
         self.worker = worker
+        self.phase = phase
         self.prefix = prefix
         """What each update bears before its label, or the line before its first one."""
         self.lines: list[Put] = []
@@ -87,21 +94,20 @@ class Redrawn:
             or b"100%" in line  # the end of a bar is a step of its own
         ):
             return False
-        head.bar.lines.append((line, head.start, number, offset))
+        bar = head.bar
+        bar.lines.append((line, head.start, number, offset))
+        if bar.phase:
+            self._reader.works(bar.worker, bar.phase, number)
         return True
 
-    def settle(self, worker: bytes | None = None) -> None:
-        """Read what was put off, of one worker or of all."""
-        keys = list(self._bars) if worker is None else [self._moving.get(worker, b"")]
-        for key in keys:
-            bar = self._bars.pop(key, None)
-            if bar is not None:
-                self._heads = {text: head for text, head in self._heads.items() if head.bar is not bar}
-                self._settle(bar)
-        if worker is None:
-            self._moving.clear()
-        else:
-            self._moving.pop(worker, None)
+    def settle(self) -> None:
+        """Read what was put off."""
+        bars = list(self._bars.values())
+        self._heads.clear()
+        self._bars.clear()
+        self._moving.clear()
+        for bar in bars:
+            self._settle(bar)
 
     def _settle(self, bar: _Bar) -> None:
         lines, steps = _latest_run(bar.lines)
@@ -144,7 +150,8 @@ class Redrawn:
         """Read its first update, which may begin a phase; None when more stands before it than a prefix and a label."""
         who = read_line(clean(prefix if carried else update))
         said = read_line(clean(update)) if carried else who
-        bar = _Bar(who.origins[0].label, prefix)
+        shown = read_bar(said.text)
+        bar = _Bar(who.origins[0].label, prefix, running(shown) if shown else "")
         if said.source or said.hint or len(who.origins) != 1 or said.text != bar.text(update):
             return None
         if (prefix and not who.origins[0].label) or (not prefix and who.origins[0].key):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+MARK = b" across cluster]"
+"""Stands in every line with a count."""
 _COUNT = re.compile(r" ?\[repeated (\d+)x across cluster\](?: \(Ray deduplicates logs .*\))?$")
 
 

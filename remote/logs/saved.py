@@ -16,13 +16,29 @@ from remote.logs import (
     progress,
     records,
     state,
+    streams,
     tracebacks,
     weave,
     wrapping,
 )
 
-_PARTS = (clock, fatal, findings, fold, layouts, pace, phases, prefixes, progress, records, tracebacks, weave, wrapping)
-_METHODS = frozenset({"add", "_next", "_fit", "_extraction"})
+_PARTS = (
+    clock,
+    fatal,
+    findings,
+    fold,
+    layouts,
+    pace,
+    phases,
+    prefixes,
+    progress,
+    records,
+    streams,
+    tracebacks,
+    weave,
+    wrapping,
+)
+_METHODS = frozenset({"add", "_next", "fit", "_extraction"})
 """The methods that parts of the reader hand to one another."""
 
 Reader = TypeVar("Reader")

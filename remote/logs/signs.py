@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from remote.logs import fatal, progress
+from remote.logs import fatal, milestones, progress
 
 BAR = 1
 DEATH = 2
@@ -32,7 +32,7 @@ TOKENS: dict[int, tuple[bytes, ...]] = {
         b"ray::",
     ),
     BAR: progress.TOKENS,
-    FIGURE: progress.MILESTONE_TOKENS,
+    FIGURE: milestones.TOKENS,
     DEATH: fatal.TOKENS,
     ATTEMPT: (b"attempt ", b"Initializing a V1 LLM engine", b"Initializing hidden states generator"),
 }

@@ -34,6 +34,11 @@ class Wrapping:
         self._held: Segment | None = None
 
     @property
+    def learnt(self) -> bool:
+        """Something stands before this log's lines."""
+        return bool(self._forms)
+
+    @property
     def waits(self) -> bool:
         return self._held is not None
 

@@ -49,6 +49,15 @@ _RARELY = (
     "INFO {ts} [gpu_worker.py:338] Available KV cache memory: {c:.2f} GiB",
     "INFO {ts} [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds.",
 )
+_TELLING = (
+    "INFO {ts} [gpu_model_runner.py:3562] Starting to load model /models/Kimi-K2.5-INT4...",
+    "INFO {ts} [gpu_model_runner.py:3562] Starting to load model /models/Kimi-K2.5-INT4...",
+    "INFO {ts} [shm_broadcast.py:466] No available shared memory broadcast block found in {n} seconds. This typically"
+    " happens when some processes are hanging or doing some time-consuming work",
+    "INFO {ts} [monitor.py:34] torch.compile takes {a:.2f} s in total",
+    "INFO {ts} [default_loader.py:293] Loading weights took {a:.2f} seconds",
+)
+"""Each of them begins a phase, tells a figure or warns."""
 _ERRORS = (
     ("AssertionError", ""),
     ("TypeError", "KVCacheConfig.__init__() got an unexpected keyword argument 'tensors'"),
@@ -94,10 +103,12 @@ class Injected:
 class Log:
     """`pieces` gives the log, `injected` what was put into it so far, `updates` how often a bar was redrawn."""
 
-    def __init__(self, size: int, seed: int = 2625) -> None:
+    def __init__(self, size: int, seed: int = 2625, telling: float = 0.0) -> None:
+        """`telling`: the share of the lines, bars aside, that mean something, as if a log were all starts."""
         self.injected: list[Injected] = []
         self.updates = 0
         self._size = size
+        self._telling = telling
         self._random = random.Random(seed)
         self._seconds = 0
         self._shards = dict.fromkeys(WORKERS, 0)
@@ -129,6 +140,8 @@ class Log:
         if dice < 0.06:
             return self._bar()
         self._seconds += dice < 0.08
+        if self._telling and self._random.random() < self._telling:
+            return self._random.choice(list(_PREFIX.values())) + self._say(self._random.choice(_TELLING)) + "\n"
         if dice > 0.9995:
             return self._random.choice(list(_PREFIX.values())) + self._say(self._random.choice(_RARELY)) + "\n"
         prefix, text = _SAID[int(dice * 7919) % len(_SAID)]

@@ -116,10 +116,11 @@ def test_cases_read_as_if_line_by_line(path: Path) -> None:
         assert_same(data, [chance.randrange(len(data) + 1) for _ in range(3)])
 
 
+@pytest.mark.parametrize("telling", [0.0, 0.4])
 @pytest.mark.parametrize("piece", [4096, 1 << 17])
-def test_a_generated_log_reads_as_if_line_by_line(monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+def test_a_generated_log_reads_as_if_line_by_line(monkeypatch: pytest.MonkeyPatch, piece: int, telling: float) -> None:
     monkeypatch.setattr(reader_module, "PIECE_BYTES", piece)
-    data = b"".join(Log(3 << 20, seed=piece).pieces())
+    data = b"".join(Log(3 << 20, seed=piece, telling=telling).pieces())
     assert_same(data, list(range(0, len(data), 700_001)))
 
 
