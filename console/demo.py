@@ -15,6 +15,7 @@ from compat.versions import in_words, within
 from console.errors import UserError, nearest
 from console.patching import require_switch
 from console.project import FILE, workstation_state
+from console.settings import StagesSettings
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ def make_demo(pair: str | None, target: str = "tiny", broken: tuple[str, ...] = 
         raise UserError(f"There is no pair `{pair}`.", nearest(pair, PAIRS))
     if target not in TARGETS:
         raise UserError(f"The demo has no target `{target}`.", nearest(target, TARGETS))
+    if until and until not in StagesSettings.model_fields:
+        raise UserError(f"There is no stage `{until}`.", nearest(until, StagesSettings.model_fields))
     for patch in broken:
         require_switch(patch)
     chosen = _pair(broken) if pair is None else pair

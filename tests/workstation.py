@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ class Workstation:
     """A workstation of its own: state and settings in one folder, the `eyas` command, no project in sight."""
 
     folder: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings over those of eyas.toml, by the names of their variables."""
 
     @property
     def env(self) -> dict[str, str]:
         return {
+            **self.settings,
             "XDG_STATE_HOME": str(self.folder / "state"),
             "XDG_CONFIG_HOME": str(self.folder / "config"),
             "TERM": "xterm-256color",

@@ -9,11 +9,11 @@ from workstation import Workstation
 
 
 @pytest.fixture(scope="session")
-def make_workstation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Workstation]]:
+def make_workstation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Workstation]]:
     made: list[Workstation] = []
 
-    def make(name: str) -> Workstation:
-        made.append(Workstation(tmp_path_factory.mktemp(name)))
+    def make(name: str, **settings: str) -> Workstation:
+        made.append(Workstation(tmp_path_factory.mktemp(name), settings))
         return made[-1]
 
     yield make

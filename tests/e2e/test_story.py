@@ -16,13 +16,16 @@ from workstation import EYAS, Workstation
 pytestmark = pytest.mark.engine
 
 STAGES = ["provision", "target", "prepare", "extract"]
+BREAK = ("demo", "--break", "prefix-caching", "--until", "extract")
+"""Takes the seed pair by itself: there the patch matters."""
+SMALL = {"EYAS_RUN__SAMPLES": "64", "EYAS_RUN__DTYPE": "auto", "EYAS_STAGE__TARGET__STEPS": "60"}
 
 
 @pytest.fixture(scope="module")
-def broken(make_workstation: Callable[[str], Workstation]) -> tuple[Workstation, dict[str, Any]]:
+def broken(make_workstation: Callable[..., Workstation]) -> tuple[Workstation, dict[str, Any]]:
     """A demo whose extraction failed for want of one patch, made by command."""
-    workstation = make_workstation("broken")
-    return workstation, workstation.json("demo", "--break", "prefix-caching", "--headless", status=1)
+    workstation = make_workstation("broken", **SMALL)
+    return workstation, workstation.json(*BREAK, "--headless", status=1)
 
 
 def stage_states(run: dict[str, Any]) -> dict[str, str]:
@@ -48,6 +51,7 @@ def test_without_its_patch_the_extraction_fails_and_the_traceback_is_whole(
     broken: tuple[Workstation, dict[str, Any]],
 ) -> None:
     workstation, run = broken
+    assert (run["pair"], run["versions"]["vllm"]) == ("seed", "0.16.0")
     assert stage_states(run) == dict(zip(STAGES, ["done", "done", "done", "failed"], strict=True))
     report = workstation.json("tracebacks")
     root = report["tracebacks"][report["root_cause"]]
@@ -107,11 +111,10 @@ def test_switched_on_and_relaunched_it_succeeds(broken: tuple[Workstation, dict[
 
 
 @pytest.mark.terminal
-def test_the_same_by_keys_at_80x24(make_workstation: Callable[[str], Workstation]) -> None:
+def test_the_same_by_keys_at_80x24(make_workstation: Callable[..., Workstation]) -> None:
     """r, p, space: from the failure to green without a command line."""
-    workstation = make_workstation("keys")
-    argv = [EYAS, "demo", "--break", "prefix-caching"]
-    with Terminal(argv, 80, 24, workstation.env, workstation.folder) as terminal:
+    workstation = make_workstation("keys", **SMALL)
+    with Terminal([EYAS, *BREAK], 80, 24, workstation.env, workstation.folder) as terminal:
         terminal.wait_for("provision", "target", "prepare", "extract", timeout=60)
         terminal.wait_for("✖ extract", timeout=900)
         terminal.press("t")

@@ -30,7 +30,7 @@ def make_project(workstation: Workstation, server: OpenSSHServer) -> None:
     server.know(server.folder / "users_known_hosts")
     (workstation.folder / "eyas.toml").write_text(
         f'project = "survival"\n[host.box]\nssh = "gpu"\nssh_config = "{server.ssh_config()}"\n'
-        '[run]\ntarget = "tiny"\nsamples = 16\nmax_length = 256\n[stage.target]\nsteps = 40\n',
+        '[run]\ntarget = "tiny"\nsamples = 16\nmax_length = 256\nuntil = "extract"\n[stage.target]\nsteps = 40\n',
         encoding="utf-8",
     )
 
@@ -45,7 +45,7 @@ def new_agents(server: OpenSSHServer, before: set[int]) -> set[int]:
 
 
 def test_the_link_the_agent_and_the_console_are_killed_mid_load_and_nothing_is_lost(
-    make_workstation: Callable[[str], Workstation], server: OpenSSHServer
+    make_workstation: Callable[..., Workstation], server: OpenSSHServer
 ) -> None:
     workstation = make_workstation("survival")
     make_project(workstation, server)
@@ -87,7 +87,7 @@ def test_the_link_the_agent_and_the_console_are_killed_mid_load_and_nothing_is_l
 
 
 def test_a_stop_ends_the_engine_and_its_workers(
-    make_workstation: Callable[[str], Workstation], server: OpenSSHServer
+    make_workstation: Callable[..., Workstation], server: OpenSSHServer
 ) -> None:
     """K asks first, with Cancel under the cursor; then the whole process tree goes, and the run says stopped."""
     workstation = make_workstation("stop")

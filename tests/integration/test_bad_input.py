@@ -47,6 +47,24 @@ def refusal(workstation: Workstation, toml: str, *command: str) -> str:
         ),
         (EMBEDDED, ["demo", "--break", "rely-rank"], ["`rely-rank`", "Did you mean `reply-rank`?"]),
         (EMBEDDED, ["demo", "--pair", "newest"], ["no pair `newest`", "seed"]),
+        (EMBEDDED, ["demo", "--target", "tinny"], ["no target `tinny`", "Did you mean `tiny`?"]),
+        (
+            EMBEDDED,
+            ["demo", "--pair", "current", "--break", "prefix-caching"],
+            ["Without `prefix-caching` nothing fails in this demo", "Use `--pair seed`"],
+        ),
+        (EMBEDDED, ["demo", "--until", "extrakt"], ["no stage `extrakt`", "Did you mean `extract`?"]),
+        (
+            EMBEDDED + '[stage.train]\npair = "seed"\n',
+            ["run"],
+            ["tage.train.pair is 'seed'", "needs the modules of the current pair", "environment.current.python"],
+        ),
+        (EMBEDDED + '[stage.train]\npair = "sed"\n', ["run"], ["`stage.train.pair` is wrong", "'sed'"]),
+        (
+            EMBEDDED + '[host.box.environment.current]\nbuild = "rocm"\n',
+            ["run"],
+            ["`host.box.environment.current.build` is wrong", "'rocm'"],
+        ),
         (EMBEDDED, ["status", "--host", "bx"], ["no host `bx`", "Did you mean `box`?"]),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else None,
@@ -84,4 +102,4 @@ def test_a_stage_that_does_not_exist_is_named_with_the_nearest_one(workstation: 
     assert refused.returncode == 2
     assert "no stage `extarct`" in refused.stderr and "Did you mean `extract`?" in refused.stderr
     after = workstation.json("status")
-    assert [len(stage["attempts"]) for stage in after["stages"]] == [1, 0, 0, 0]
+    assert [len(stage["attempts"]) for stage in after["stages"]] == [1, *[0] * 9]
