@@ -19,6 +19,7 @@ from console.errors import UserError, nearest
 from console.patching import Told
 from console.project import Project
 from console.sanitise import sanitise
+from console.sending import with_conversations
 from remote import protocol
 from remote.link.asker import Asker, Question, RefusingAsker
 from remote.link.errors import LinkError
@@ -84,14 +85,15 @@ class Connection:
 
     def start(self, params: Mapping[str, Any] | None = None) -> str:
         """Start a run, by the project's own settings where no others are given."""
-        started = self.request(
-            protocol.START, request_id=_request_id(), **(self.project.start_params() if params is None else params)
-        )
+        asked = self._params() if params is None else params
+        started = self.request(protocol.START, request_id=_request_id(), **asked)
         return str(started["run"])
 
     def relaunch(self, run: str, stage: str) -> None:
-        params = self.project.start_params()
-        self.request(protocol.RELAUNCH, run=run, stage=stage, request_id=_request_id(), **params)
+        self.request(protocol.RELAUNCH, run=run, stage=stage, request_id=_request_id(), **self._params())
+
+    def _params(self) -> dict[str, Any]:
+        return with_conversations(self.request, self.project.start_params(), self.project.folder)
 
     def newest(self) -> RunView | None:
         """The project's newest run, whole; None when it has none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 from console.store import LinkLike
@@ -30,6 +31,8 @@ class ProjectLike(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def folder(self) -> Path: ...
     @property
     def host(self) -> Any: ...
     def set_switch(self, patch: str, to: str) -> None: ...

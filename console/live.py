@@ -22,6 +22,7 @@ from console.follow_curves import CurveFollower
 from console.interfaces import ProjectLike, SessionFactory, SessionLike
 from console.lane import Lane
 from console.logwindow import LogKey, LogWindow
+from console.sending import with_conversations
 from console.store import LinkLike, Snapshot
 from remote import protocol
 from remote.link.asker import Asker
@@ -244,13 +245,16 @@ class Live:
         if run_id:
             self._host.watch(run_id)
 
+    def _params(self) -> dict[str, Any]:
+        return with_conversations(self._host.request, self._project.start_params(), self._project.folder)
+
     def _start_run(self) -> None:
-        params = self._project.start_params()
+        params = self._params()
         answer = self._host.request(protocol.START, request_id=uuid.uuid4().hex, **params)
         self._show_run(str(answer["run"]))
 
     def _relaunch(self, stage: str) -> None:
-        params = self._project.start_params()
+        params = self._params()
         answer = self._host.request(
             protocol.RELAUNCH, run=self._snapshot.watching, stage=stage, request_id=uuid.uuid4().hex, **params
         )

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import uuid
-from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,11 +12,7 @@ from console.errors import UserError
 from console.figures import compare, verdict
 from console.project import FILE, Project, open_project, workstation_state
 from console.reports import sanitise_lines
-from remote import protocol
-
-PIECE = 256 << 10
-PATIENCE = 180.0
-Request = Callable[..., dict[str, Any]]
+from console.sending import Request, put
 
 
 def project_for(archive: Archive, folder: Path | None, host: str | None) -> Project:
@@ -92,24 +84,7 @@ def hand_in(request: Request, archive: Archive) -> str | None:
     name = archive.conversations
     if name is None:
         return None
-    data = archive.files[name]
-    suffix = PurePosixPath(name).suffix.lower()
-    about = {
-        "digest": hashlib.sha256(data).hexdigest(),
-        "suffix": suffix if len(suffix) <= 9 else "",
-        "size": len(data),
-    }
-    offset, piece = 0, b""
-    while True:
-        again = {"request_id": uuid.uuid4().hex, "timeout": PATIENCE}
-        encoded = base64.b64encode(piece).decode()
-        answer = request(protocol.UPLOAD, **about, offset=offset, data=encoded, **again)
-        if answer["path"]:
-            return str(answer["path"])
-        offset = int(answer["have"])
-        piece = data[offset : offset + PIECE]
-        if not piece:
-            raise UserError(f"The host did not take {name}.", "Try once more.")
+    return put(request, archive.files[name], PurePosixPath(name).suffix, name)
 
 
 def report_json(archive: Archive, run: str, found: dict[str, Any]) -> dict[str, Any]:

@@ -62,7 +62,9 @@ class RunSettings(Section):
         "to have one made and trained; `smollm2` to have SmolLM2-135M-Instruct fetched",
     )
     conversations: str = Field(
-        "stdlib", description="conversations: a .json or .jsonl file on the host, or `stdlib` for Python's docstrings"
+        "stdlib",
+        description="conversations: a .json or .jsonl file, by its full path on the host, or by a path from the "
+        "project's folder (or ~) on this machine, which is sent; or `stdlib` for Python's docstrings",
     )
     pair: Literal["seed", "current"] = Field("seed", description="which environments the stages use")
     tensor_parallel: Annotated[int, Field(ge=1)] = Field(1, description="GPUs (on the CPU: workers) per target model")

@@ -74,6 +74,7 @@ class LinkState:
 @dataclass
 class FakeProject:
     name: str = "story"
+    folder: Path = Path("/projects/story")
     host: Any = field(default_factory=lambda: SimpleNamespace(name="gpu-box"))
     saved: list[tuple[str, str]] = field(default_factory=list)
 
