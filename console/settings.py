@@ -126,6 +126,9 @@ class EvaluateStageSettings(StageSettings):
         None, description="served acceptance length of the held-out prompts below which the stage fails"
     )
     simulate: bool = Field(True, description="decode speculatively outside of the engine as well, and compare")
+    speed: Literal["auto", "always", "never"] = Field(
+        "auto", description="serve the target alone as well, to tell the speed-up; auto does so on a GPU"
+    )
 
 
 class ExportStageSettings(StageSettings):

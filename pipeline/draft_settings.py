@@ -13,6 +13,7 @@ SPECULATIVE_TOKENS = 3
 NORMS = ("norm_before_fc", "fc_norm", "norm_output")
 """Norms of EAGLE-3.1 that a draft model may have."""
 LAYERS = ("llama", "qwen3")
+SPEED = ("auto", "always", "never")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class EvaluateSettings:
     """The stage fails when the served acceptance length of the held-out prompts is below it; 0 asks for nothing."""
     simulate: bool = True
     """Whether speculative decoding is also done in this process, which needs room for a second copy of the target."""
+    speed: str = "auto"
+    """Whether the target alone is served as well, to tell the speed-up: one of SPEED; `auto` does so on a GPU."""
 
     @classmethod
     def parse(cls, section: Mapping[str, Any]) -> EvaluateSettings:
@@ -80,6 +83,7 @@ class EvaluateSettings:
             max_tokens=integer(section, "max_tokens", cls.max_tokens, 2, 100_000, place),
             min_acceptance=number(section, "min_acceptance", cls.min_acceptance, 0.0, 64.0, place),
             simulate=flag(section, "simulate", cls.simulate, place),
+            speed=choice(section, "speed", cls.speed, SPEED, place),
         )
 
 
