@@ -27,7 +27,7 @@ def test_every_gate_that_the_catalogue_names_is_there() -> None:
     ]
     there = {module.GATE for module in modules if hasattr(module, "GATE")}
     assert {patch.gate for patch in PATCHES if patch.silent} <= there
-    assert len(there) == 11
+    assert len(there) == 12
 
 
 def conversation(reasoning: tuple[int, ...] = REASONING) -> list[int]:
