@@ -39,7 +39,7 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
         "stage": {"target": {"steps": 400}, "train": {"epochs": 3, "lr": 2e-3}},
     },
     "smollm2": {
-        "run": {"samples": 600, "max_length": 256, "dtype": "float32", "draft_vocabulary": 4096},
+        "run": {"samples": 500, "max_length": 256, "dtype": "float32", "draft_vocabulary": 4096},
         "stage": {"train": {"epochs": 3, "lr": 1e-3}},
     },
 }
