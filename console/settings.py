@@ -104,6 +104,22 @@ class ExtractStageSettings(StageSettings):
     backend: Literal["auto", "native", "generator", "transformers"] = Field(
         "auto", description="the way to have hidden states; auto takes what the environment offers"
     )
+    engines: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="engines that work side by side on the host, each on run.tensor_parallel GPUs of its own"
+    )
+    world_size: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="runs, on as many hosts, that share the samples of one data set"
+    )
+    rank: Annotated[int, Field(ge=0)] | None = Field(None, description="which of those this run is, from 0")
+    folder: str | None = Field(
+        None, description="where the hidden states lie on the host, such as a folder that several hosts share"
+    )
+    endpoint: str | None = Field(
+        None, description="a vLLM server that extracts, http://host:port/v1; left out, the stage starts its own engine"
+    )
+    states: Literal["full", "fp8"] | None = Field(
+        None, description="how states are stored: as the engine computes them, or in 8-bit floats, half the size"
+    )
 
 
 class TrainStageSettings(StageSettings):

@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class Sample:
     loss_mask: tuple[int, ...]
     place: str = ""
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """sha256 over the token ids, by which a sample of hidden states knows its tokens."""
         return hashlib.sha256(json.dumps(self.token_ids).encode()).hexdigest()

@@ -29,4 +29,5 @@ def of(wanted: Settings, target: Path) -> dict[str, Any]:
         "layers": layers(wanted, target).to_json(),
         "dtype": wanted.dtype,
         "max_length": wanted.max_length,
+        "states": wanted.extract.states,
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 from compat.environment import read
 from compat.versions import vllm_version
-from pipeline import environments, layers, model_folder, settings, stages
+from pipeline import environments, layers, model_folder, settings, sharding, stages
 from pipeline.draft import profile
 from pipeline.problem import Problem
 from pipeline.settings import STDLIB, TARGETS, Settings
@@ -170,9 +170,24 @@ def _check_conversations(wanted: Settings) -> None:
 
 
 def _check_host(wanted: Settings) -> None:
+    _check_engines(wanted)
     if not stages.has_gpu() and wanted.tensor_parallel > stages.cpus():
         raise Problem(
             "bad_settings",
             f"run.tensor_parallel is {wanted.tensor_parallel}, and the host has {stages.cpus()} CPU cores and no GPU.",
             f"Lower it to {stages.cpus()} at most.",
+        )
+
+
+def _check_engines(wanted: Settings) -> None:
+    if wanted.extract.engines == 1:
+        return
+    places = len(sharding.gpus()) if stages.has_gpu() else stages.cpus()
+    kind = "GPUs" if stages.has_gpu() else "CPU cores and no GPU"
+    if wanted.extract.engines * wanted.tensor_parallel > places:
+        raise Problem(
+            "bad_settings",
+            f"stage.extract.engines is {wanted.extract.engines}, of {wanted.tensor_parallel} each, and the host has "
+            f"{places} {kind}.",
+            f"Lower it to {max(1, places // wanted.tensor_parallel)} at most.",
         )

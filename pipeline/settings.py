@@ -13,6 +13,7 @@ from compat.record import ATTEMPT
 from pipeline.checked import bad, choice, integer, table, text
 from pipeline.draft_settings import EvaluateSettings, ExportSettings, TrainSettings
 from pipeline.engine.backend import AUTO, BACKENDS
+from pipeline.extract_settings import ExtractSettings
 from pipeline.pairs import BUILDS, CPU, PAIRS
 
 TARGETS = {
@@ -80,6 +81,7 @@ class Settings:
     """The last stage to run; "" runs them all."""
     draft_vocabulary: int | None = None
     """Tokens that the draft model can say; None: DRAFT_VOCABULARY, or the target's own where it has fewer."""
+    extract: ExtractSettings = field(default_factory=ExtractSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
     export: ExportSettings = field(default_factory=ExportSettings)
     evaluate: EvaluateSettings = field(default_factory=EvaluateSettings)
@@ -120,6 +122,7 @@ def parse(data: Mapping[str, Any]) -> Settings:
         environments={pair: _environment(pair, table(environments, pair)) for pair in environments},
         until=text(run, "until", Settings.until) if run.get("until") else Settings.until,
         draft_vocabulary=_draft_vocabulary(run),
+        extract=ExtractSettings.parse(table(stages, "extract")),
         train=TrainSettings.parse(table(stages, "train")),
         export=ExportSettings.parse(table(stages, "export")),
         evaluate=EvaluateSettings.parse(table(stages, "evaluate")),

@@ -99,7 +99,7 @@ def environment(stage: Stage, settings: Settings, bundle: Path) -> dict[str, str
     if stage.name != "provision":
         env |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     if stage.engine:
-        env |= _engine(settings, pair_of(stage, settings))
+        env |= _engine(settings, pair_of(stage, settings), settings.extract.engines if stage.name == "extract" else 1)
         if stage.name == "verify" and not has_gpu():
             env["TORCHDYNAMO_DISABLE"] = "1"  # else a function of a few lines behind the log-probabilities is compiled
     elif stage.name in ("target", "train"):
@@ -121,7 +121,7 @@ def _threads(ranks: int) -> int:
     return max(1, (cpus() - 1) // ranks)
 
 
-def _engine(settings: Settings, pair: str) -> Mapping[str, str]:
+def _engine(settings: Settings, pair: str, engines: int) -> Mapping[str, str]:
     env = {
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_HOST_IP": "127.0.0.1",
@@ -134,5 +134,5 @@ def _engine(settings: Settings, pair: str) -> Mapping[str, str]:
     return env | {
         "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB; left out, vLLM takes half of the memory
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # binding asks for one NUMA node a rank
-        "OMP_NUM_THREADS": str(_threads(settings.tensor_parallel)),
+        "OMP_NUM_THREADS": str(_threads(settings.tensor_parallel * engines)),
     }

@@ -1,4 +1,7 @@
-"""Reads a sample of hidden states, `hs_{index}.safetensors`, by rows: one of 100,000 tokens need not fit in memory."""
+"""Reads a sample of hidden states, `hs_{index}.safetensors`, by rows: one of 100,000 tokens need not fit in memory.
+
+Those stored in 8-bit floats (`pipeline.sample_files`) are read in bfloat16, as speculators reads them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from pipeline.sample_files import SCALES, restored
 
 BLOCK = 64 << 20
 """Bytes of states that are held at once, about."""
@@ -30,14 +35,17 @@ class States:
 
     def __init__(self, file: Any) -> None:
         self._states = file.get_slice("hidden_states")
+        names: list[str] = list(file.keys())
+        self._scales = file.get_tensor(SCALES) if SCALES in names else None
         self.shape: tuple[int, ...] = tuple(self._states.get_shape())
         self.token_ids: list[int] = file.get_tensor("token_ids").tolist()
 
     def rows(self, start: int, stop: int) -> Any:
-        return self._states[start:stop]
+        rows = self._states[start:stop]
+        return rows if self._scales is None else restored(rows, self._scales[start:stop])
 
     def all(self) -> Any:
-        return self._states[:]
+        return self.rows(0, self.shape[0])
 
     def blocks(self) -> Iterator[tuple[int, Any]]:
         """(first row, states of some rows), until all have come."""
@@ -46,7 +54,7 @@ class States:
             size *= extent
         step = max(1, BLOCK // (4 * max(1, size)))
         for start in range(0, self.shape[0], step):
-            yield start, self._states[start : start + step]
+            yield start, self.rows(start, min(start + step, self.shape[0]))
 
 
 @contextmanager

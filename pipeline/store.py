@@ -1,11 +1,11 @@
 """Hidden states on disk: `hs_{index}.safetensors` and `manifest.jsonl`, resumable at the sample.
 
-A sample is `{"hidden_states": [S, L, H], "token_ids": int64 [S]}`, the layers in the order of `pipeline.layers`. It
-counts only with a line of the manifest whose digests fit the file and the dataset's token ids; the latest line of an
-index wins. The file is renamed into place before its line is added, so a crash in between costs that sample only.
-A line without an index, `{"attempt", "backend", "patches"}`, stands before the samples that this attempt made: the
-patches that were in force, each with the process it was applied in, its digest, and the digest of the code that it
-replaced.
+A sample is `{"hidden_states": [S, L, H], "token_ids": int64 [S]}`, the layers in the order of `pipeline.layers`
+(`pipeline.sample_files` has the form with 8-bit floats). It counts only with a line of the manifest whose digests fit
+the file and the dataset's token ids; the latest line of an index wins. The file is renamed into place before its line
+is added, so a crash in between costs that sample only. A line without an index, `{"attempt", "backend", "patches"}`,
+stands before the samples that this attempt made: the patches that were in force, each with the process it was applied
+in, its digest, and the digest of the code that it replaced.
 """
 
 from __future__ import annotations
@@ -13,23 +13,29 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline import manifest
 from pipeline.dataset import Sample
-from pipeline.files import sync_folder, write_whole
+from pipeline.files import sync_folder
+from pipeline.manifest import MANIFEST, entries
 from pipeline.report import StageError
 
-MANIFEST = "manifest.jsonl"
+__all__ = ["CONDEMNED", "MANIFEST", "Part", "Store", "condemn", "data_digest", "entries", "pardon"]
+
 CONDEMNED = "condemned"
 """In a line of the manifest: the fault for which `verify` wants it extracted again; its file stays till then."""
-
-
-def entries(folder: Path) -> dict[int, dict[str, Any]]:
-    """Index → the latest line of the manifest of it; {} where there is none. Lines cut off by a crash are left out."""
-    path = folder / MANIFEST
-    return _parse(path.read_bytes().split(b"\n"))[0] if path.exists() else {}
+READERS = 4
+"""Threads that read files to check them."""
+_TELL_EVERY = 0.1
+"""Seconds between two words of how far the check is."""
+_UNSAID = {"states": "full"}
+"""What older lines of the manifest mean where they do not say it."""
 
 
 def data_digest(folder: Path, samples: Iterable[Sample]) -> str:
@@ -51,7 +57,7 @@ def condemn(folder: Path, faults: Mapping[int, str], attempt: str) -> int:
         for index, fault in sorted(faults.items())
         if index in known and known[index].get(CONDEMNED) != fault
     ]
-    _append(folder, lines)
+    manifest.append(folder, lines)
     return len(lines)
 
 
@@ -62,8 +68,17 @@ def pardon(folder: Path) -> int:
         for entry in entries(folder).values()
         if CONDEMNED in entry
     ]
-    _append(folder, lines)
+    manifest.append(folder, lines)
     return len(lines)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The file of one sample, whole and synced, on the store's disk but not in place."""
+
+    sample: Sample
+    path: Path
+    sha256: str
 
 
 class Store:
@@ -77,24 +92,30 @@ class Store:
         self.folder = folder
         self._origin = origin
         self._attempt = ""
-        self._entries = self._load()
+        manifest.mend(folder)
+        self._entries = entries(folder)
         self._refuse_others()
-        for half in folder.glob(".hs_*.tmp"):
-            half.unlink()
 
     def path(self, index: int) -> Path:
         return self.folder / f"hs_{index}.safetensors"
 
-    def missing(self, samples: Sequence[Sample], tell: Callable[[], None] = lambda: None) -> list[Sample]:
+    def missing(self, samples: Sequence[Sample], tell: Callable[[int], None] = lambda count: None) -> list[Sample]:
         """Samples that must be done: absent, cut off, altered, of other tokens, or of another origin.
 
-        `tell` is called after each sample, since every file is read whole.
+        A file is read whole unless its size, times and inode are those that its line names. `tell` gets the number of
+        samples checked since it was called last.
         """
-        wanted = []
-        for sample in samples:
-            if not self._is_valid(sample):
-                wanted.append(sample)
-            tell()
+        wanted, checked, last = [], 0, time.monotonic()
+        with ThreadPoolExecutor(READERS, thread_name_prefix="checking") as pool:
+            for sample, valid in zip(samples, pool.map(self._is_valid, samples), strict=True):
+                if not valid:
+                    wanted.append(sample)
+                checked += 1
+                if time.monotonic() - last >= _TELL_EVERY:
+                    tell(checked)
+                    checked, last = 0, time.monotonic()
+        if checked:
+            tell(checked)
         return wanted
 
     def condemned(self) -> dict[str, int]:
@@ -102,30 +123,66 @@ class Store:
         faults = [entry[CONDEMNED] for entry in self._entries.values() if CONDEMNED in entry]
         return {fault: faults.count(fault) for fault in dict.fromkeys(faults)}
 
-    def begin(self, attempt: str, backend: str, patches: Sequence[Mapping[str, str]]) -> None:
+    def begin(self, attempt: str, backend: str, patches: Sequence[Mapping[str, str]], **more: Any) -> None:
         """The samples saved from now on are made by this attempt (`RUN/STAGE/N`), with these patches in force."""
         self._attempt = attempt
-        self._append({"attempt": attempt, "backend": backend, "patches": list(patches)})
+        manifest.append(self.folder, [{"attempt": attempt, "backend": backend, **more, "patches": list(patches)}])
 
     def save(self, sample: Sample, data: bytes, rows: int) -> None:
         """Puts one sample in place and then into the manifest; both are on the disk when this returns."""
-        path = self.path(sample.index)
-        write_whole(path, data)
-        entry = {
-            "index": sample.index,
-            "file": path.name,
-            "sha256": hashlib.sha256(data).hexdigest(),
-            "rows": rows,
-            "tokens_sha256": sample.digest,
-            **self._origin,
-            "attempt": self._attempt,
-        }
-        self._append(entry)
-        self._entries[sample.index] = entry
+        path = self.folder / f".hs_{sample.index}.{os.getpid()}.tmp"
+        try:
+            with path.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            self.commit([Part(sample, path, hashlib.sha256(data).hexdigest())])
+        finally:
+            path.unlink(missing_ok=True)
+
+    def commit(self, parts: Sequence[Part]) -> None:
+        """Puts files in place and then into the manifest, with one sync for all; done when this returns."""
+        placed = []
+        for part in parts:
+            path = self.path(part.sample.index)
+            part.path.replace(path)
+            placed.append((part, path, _stamp(path.stat())))
+        sync_folder(self.folder)
+        self._pass_a_tick(max(stamp[2] for _, _, stamp in placed))
+        lines = []
+        for part, path, stamp in placed:
+            entry = {
+                "index": part.sample.index,
+                "file": path.name,
+                "sha256": part.sha256,
+                "rows": len(part.sample.token_ids),
+                "tokens_sha256": part.sample.digest,
+                **self._origin,
+                "attempt": self._attempt,
+            }
+            if _is_fine(stamp) and _stamp(path.stat()) == stamp:
+                entry["stamp"] = stamp
+            lines.append(entry)
+        manifest.append(self.folder, lines)
+        self._entries |= {entry["index"]: entry for entry in lines}
+
+    def _pass_a_tick(self, changed: int) -> None:
+        """Returns once the file system's clock (ns) is past `changed`: whatever alters a file from now on gets another
+        time, so that its stamp tells. A few milliseconds; in the writer's thread nobody waits for them."""
+        probe = self.folder / f".clock.{os.getpid()}"
+        try:
+            deadline = time.monotonic() + 0.1  # a coarser clock is not waited for: its stamps are not used
+            while time.monotonic() < deadline:
+                probe.touch()
+                if probe.stat().st_ctime_ns > changed:
+                    return
+                time.sleep(0.001)
+        finally:
+            probe.unlink(missing_ok=True)
 
     def _refuse_others(self) -> None:
         for entry in self._entries.values():
-            other = [key for key, value in self._origin.items() if entry.get(key, value) != value]
+            other = [key for key, value in self._origin.items() if entry.get(key, _UNSAID.get(key, value)) != value]
             if other:
                 raise StageError(
                     f"{self.folder} holds hidden states of another {' and another '.join(other)} ({entry.get('file')}, "
@@ -139,6 +196,9 @@ class Store:
             return False
         try:
             with self.path(sample.index).open("rb") as file:
+                # Not by path: opening makes a network file system ask its server for the times as they are.
+                if entry.get("stamp") == _stamp(os.fstat(file.fileno())):
+                    return True
                 digest = hashlib.sha256()
                 while block := file.read(1 << 20):
                     digest.update(block)
@@ -146,44 +206,12 @@ class Store:
             return False
         return digest.hexdigest() == entry.get("sha256")
 
-    def _load(self) -> dict[int, dict[str, Any]]:
-        path = self.folder / MANIFEST
-        if not path.exists():
-            return {}
-        lines = path.read_bytes().split(b"\n")
-        found, whole = _parse(lines)
-        if b"\n".join([*whole, b""]) != b"\n".join(lines):
-            write_whole(path, b"\n".join([*whole, b""]))
-        return found
 
-    def _append(self, entry: dict[str, Any]) -> None:
-        _append(self.folder, [entry])
+def _stamp(found: os.stat_result) -> list[int]:
+    """Size, time of the content, time of any change, inode. The third is the kernel's own: nobody sets it back."""
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
-def _append(folder: Path, lines: Iterable[dict[str, Any]]) -> None:
-    path = folder / MANIFEST
-    new = not path.exists()
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        for line in lines:
-            os.write(handle, json.dumps(line, separators=(",", ":")).encode() + b"\n")
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    if new:
-        sync_folder(folder)
-
-
-def _parse(lines: Sequence[bytes]) -> tuple[dict[int, dict[str, Any]], list[bytes]]:
-    """(index → its latest entry, the lines that are whole)."""
-    found: dict[int, dict[str, Any]] = {}
-    whole = []
-    for line in lines:
-        try:
-            entry = json.loads(line)
-            if "index" in entry or "attempt" not in entry:
-                found[int(entry["index"])] = entry
-        except (ValueError, KeyError, TypeError):  # a line cut off by a crash
-            continue
-        whole.append(line)
-    return found, whole
+def _is_fine(stamp: Sequence[int]) -> bool:
+    """Whether the times are finer than whole seconds, as on all but very old file systems."""
+    return bool(stamp[1] % 1_000_000_000 or stamp[2] % 1_000_000_000)

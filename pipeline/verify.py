@@ -108,7 +108,7 @@ def _repeat(
     judged: Judged, wanted: Settings, samples: Sequence[Sample], target: Path
 ) -> tuple[portion.Portion, repeated.Repeated, dict[int, Any]]:
     """The part of the data that was extracted again, what came of it, and its stored states."""
-    chosen_backend = backend.choose(wanted.backend)
+    chosen_backend = backend.choose(wanted.backend, endpoint=wanted.extract.endpoint)
     note(f"Extracting a part of the data again, backend {chosen_backend}.")
     activate("driver", parse(os.environ.get(VARIABLE, "")), lambda applied: record.patch(applied, "driver"))
     scratch = products.hidden_states() / ".verify-scratch"
@@ -117,7 +117,14 @@ def _repeat(
     progress("loading the target", 0, None)
     layers = origin.layers(wanted, target)
     with backend.engine(
-        chosen_backend, target, layers, wanted.max_length, wanted.tensor_parallel, wanted.dtype, scratch
+        chosen_backend,
+        target,
+        layers,
+        wanted.max_length,
+        wanted.tensor_parallel,
+        wanted.dtype,
+        scratch,
+        wanted.extract.endpoint,
     ) as engine:
         part = portion.choose(samples, wanted.max_length, engine.step_tokens, judged.spoilt)
         before = repeated.stored(products.hidden_states(), part)

@@ -2,7 +2,7 @@
 
 Each is a module with a class `Engine(target, layers, max_length, tensor_parallel, dtype)`, `layers` in its own
 convention: a context manager whose `generate(prompts)` gives one tensor [S, L, H] for each prompt, one row for each
-token, or raises StageError.
+token, or raises StageError; `take(prompts)` gives the same in the form that it has it in, for `pipeline.writing`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from typing import Any, Protocol
 
 from pipeline.layers import Layers
 from pipeline.report import StageError
+from pipeline.sample_files import Taken
 
 AUTO = "auto"
+NATIVE = "native"
 _NEEDS = {
-    "native": ("vllm/distributed/kv_transfer/kv_connector/v1/example_hidden_states_connector.py",),
+    NATIVE: ("vllm/distributed/kv_transfer/kv_connector/v1/example_hidden_states_connector.py",),
     "generator": ("vllm/__init__.py", "speculators/data_generation/vllm_hidden_states_generator.py"),
     "transformers": ("transformers/__init__.py",),
 }
@@ -47,6 +49,8 @@ class Engine(Protocol):
     def next_tokens(self, prompt: Sequence[int], first: int, count: int) -> Any:
         """Log-probabilities [count, V] behind the positions from `first` on; -inf where they are not told."""
 
+    def take(self, prompts: Sequence[Sequence[int]]) -> Sequence[Taken]: ...
+
 
 def offered(path: Sequence[str] | None = None) -> list[str]:
     """Backends that the environment has, the best one first. Nothing is imported: patches come before that."""
@@ -54,8 +58,11 @@ def offered(path: Sequence[str] | None = None) -> list[str]:
     return [name for name, files in _NEEDS.items() if all(any((r / f).is_file() for r in roots) for f in files)]
 
 
-def choose(wanted: str, path: Sequence[str] | None = None) -> str:
-    """The backend to use. Raises StageError when the environment does not offer it."""
+def choose(wanted: str, path: Sequence[str] | None = None, endpoint: str = "") -> str:
+    """The backend to use; what a server has, at `endpoint`, is `native`. Raises StageError when the environment does
+    not offer it."""
+    if endpoint:
+        return NATIVE
     found = offered(path)
     if wanted == AUTO and found:
         return found[0]
@@ -70,9 +77,21 @@ def choose(wanted: str, path: Sequence[str] | None = None) -> str:
 
 
 def engine(
-    name: str, target: Path, layers: Layers, max_length: int, tensor_parallel: int, dtype: str, scratch: Path
+    name: str,
+    target: Path,
+    layers: Layers,
+    max_length: int,
+    tensor_parallel: int,
+    dtype: str,
+    scratch: Path,
+    endpoint: str = "",
 ) -> Engine:
-    """Loads a target. Activate the driver's patches before. `scratch`: an empty folder on a disk with room."""
+    """Loads a target, or finds the server at `endpoint` that has. Activate the driver's patches before. `scratch`: an
+    empty folder on a disk with room."""
+    if endpoint:
+        from pipeline.engine import served
+
+        return served.Engine(target, layers.vllm_ids, max_length, dtype, endpoint)
     match name:
         case "native":
             from pipeline.engine import native

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from pipeline.report import StageError
+from pipeline.sample_files import Computed
 
 
 class Engine:
@@ -61,6 +62,9 @@ class Engine:
                 self._model(torch.tensor([list(prompt)], device=self._model.device), use_cache=False)
             states.append(torch.stack([self._captured.pop(index) for index in self._outputs], dim=1).cpu())
         return states
+
+    def take(self, prompts: Sequence[Sequence[int]]) -> list[Computed]:
+        return [Computed(states) for states in self.generate(prompts)]
 
     captured = generate
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from compat.replace import generator_module
 from pipeline.report import StageError
+from pipeline.sample_files import Computed
 
 
 class Engine:
@@ -57,6 +58,9 @@ class Engine:
                 )
             states.append(torch.stack(captured, dim=1))
         return states
+
+    def take(self, prompts: Sequence[Sequence[int]]) -> list[Computed]:
+        return [Computed(states) for states in self.generate(prompts)]
 
     def captured(self, prompts: Sequence[Sequence[int]]) -> list[Any]:
         """As `generate`, with whatever rows there are: a tensor [R, L, H] of each prompt."""

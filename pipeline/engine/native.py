@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from pipeline.report import StageError
+from pipeline.sample_files import Written
 
 TOLD = 256
 """Likeliest tokens of a position that the engine tells of."""
@@ -79,14 +80,15 @@ class Engine:
 
         Raises StageError when the file of a prompt holds other tokens, or other rows, than the prompt.
         """
-        return [
-            self._checked(number, prompt, *self._written(number, output))
-            for number, (prompt, output) in enumerate(zip(prompts, self._run(prompts), strict=True))
-        ]
+        return [taken.load(prompt) for taken, prompt in zip(self.take(prompts), prompts, strict=True)]
+
+    def take(self, prompts: Sequence[Sequence[int]]) -> list[Written]:
+        """The files of the prompts' states; vLLM may still be writing them."""
+        return [self._written(number, output) for number, output in enumerate(self._run(prompts))]
 
     def captured(self, prompts: Sequence[Sequence[int]]) -> list[Any]:
         """As `generate`, with whatever rows there are: a tensor [R, L, H] of each prompt."""
-        return [self._written(number, output)[0] for number, output in enumerate(self._run(prompts))]
+        return [taken.load() for taken in self.take(prompts)]
 
     @property
     def step_tokens(self) -> int:
@@ -100,7 +102,7 @@ class Engine:
 
         vocabulary = int(self._llm.llm_engine.model_config.get_vocab_size())
         (output,) = self._run([prompt[: first + count + 1]], prompt_logprobs=min(TOLD, vocabulary))
-        self._written(0, output)
+        self._written(0, output).load()
         found = torch.full((count, vocabulary), float("-inf"))
         for row, told in enumerate(output.prompt_logprobs[first + 1 :]):  # what stands at i is of the token i
             found[row, list(told)] = torch.tensor([one.logprob for one in told.values()])
@@ -113,29 +115,8 @@ class Engine:
         outputs: list[Any] = self._llm.generate([{"prompt_token_ids": list(p)} for p in prompts], once, use_tqdm=False)
         return outputs
 
-    def _written(self, number: int, output: Any) -> tuple[Any, list[int]]:
-        """(states [R, L, H], token ids) that vLLM wrote for a prompt."""
-        from vllm.distributed.kv_transfer.kv_connector.v1.example_hidden_states_connector import (
-            cleanup_hidden_states,
-            load_hidden_states,
-        )
-
+    def _written(self, number: int, output: Any) -> Written:
         path = (output.kv_transfer_params or {}).get("hidden_states_path")
         if path is None:
             raise StageError(f"vLLM wrote no hidden states for prompt {number} of the batch; look at the log above.")
-        try:
-            found = load_hidden_states(path)
-        except FileNotFoundError as error:
-            raise StageError(
-                f"vLLM ended before it wrote the hidden states of prompt {number} of the batch; the reason is above."
-            ) from error
-        cleanup_hidden_states(path)
-        return found["hidden_states"], found["token_ids"].tolist()
-
-    def _checked(self, number: int, prompt: Sequence[int], states: Any, tokens: list[int]) -> Any:
-        if tokens != list(prompt) or tuple(states.shape[:2]) != (len(prompt), self._layers):
-            raise StageError(
-                f"Prompt {number} of the batch has {len(prompt)} tokens, and vLLM wrote hidden states of shape "
-                f"{tuple(states.shape)} for {len(tokens)} tokens; nothing of this batch is kept."
-            )
-        return states
+        return Written(Path(path), self._layers)

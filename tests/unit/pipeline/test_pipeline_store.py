@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -146,3 +149,58 @@ def test_a_condemned_sample_can_be_pardoned(tmp_path: Path) -> None:
     assert Store(tmp_path, ORIGIN).missing(SAMPLES) == SAMPLES
     assert pardon(tmp_path) == len(SAMPLES)
     assert (Store(tmp_path, ORIGIN).missing(SAMPLES), entries(tmp_path)) == ([], before)
+
+
+def test_a_whole_file_is_not_read_again_but_an_altered_one_of_the_same_size_and_time_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder / "hs_1.safetensors"
+    before = path.stat()
+    path.write_bytes(b"States of 1")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    read: list[str] = []
+    real = Path.open
+
+    class Counted:
+        def __init__(self, file: BinaryIO) -> None:
+            self._file = file
+
+        def __enter__(self) -> Counted:
+            return self
+
+        def __exit__(self, *ended: object) -> None:
+            self._file.close()
+
+        def fileno(self) -> int:
+            return self._file.fileno()
+
+        def read(self, size: int) -> bytes:
+            read.append(Path(self._file.name).name)
+            return self._file.read(size)
+
+    monkeypatch.setattr(
+        Path,
+        "open",
+        lambda self, mode: (Counted if self.name.startswith("hs_") else lambda file: file)(real(self, mode)),
+    )
+    assert missing(folder) == [1]
+    assert set(read) == {"hs_1.safetensors"}
+
+
+def test_the_files_of_a_copied_folder_are_read_and_found_whole(folder: Path, tmp_path: Path) -> None:
+    copied = shutil.copytree(folder, tmp_path / "copied")
+    assert missing(copied) == []
+    (copied / "hs_3.safetensors").write_bytes(b"States of 3")
+    assert missing(copied) == [3]
+
+
+def test_every_line_has_a_stamp_that_fits_its_file(folder: Path) -> None:
+    for line in lines(folder)[1:]:
+        found = (folder / str(line["file"])).stat()
+        assert line["stamp"] == [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+def test_states_of_another_form_are_refused_and_older_lines_mean_the_full_one(folder: Path) -> None:
+    assert missing(folder, origin={**ORIGIN, "states": "full"}) == []
+    with pytest.raises(StageError, match="another states"):
+        Store(folder, {**ORIGIN, "states": "fp8"})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from pipeline import space, writing
 from pipeline.dataset import Sample
 from pipeline.report import StageError
+from pipeline.sample_files import NotFinite
 from pipeline.store import Store
 from pipeline.writing import Writer
 
@@ -18,11 +21,22 @@ SAMPLES = [Sample(index, (index, 7), (0, 1)) for index in range(20)]
 
 
 class States(bytes):
-    """What a tensor shows of itself to the writer."""
+    """Stands for an engine's states: torch is in the stage environments only, and what a file holds is tested there."""
+
+    finite = True
 
     @property
     def nbytes(self) -> int:
         return len(self)
+
+    def write(self, path: Path, sample: Sample, form: str) -> str:
+        if not self.finite:
+            raise NotFinite(sample.index, f"sample {sample.index} is not finite")
+        path.write_bytes(self)
+        return hashlib.sha256(self).hexdigest()
+
+    def discard(self) -> None:
+        pass
 
 
 def states(sample: Sample) -> States:
@@ -30,25 +44,29 @@ def states(sample: Sample) -> States:
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    # torch is in the stage environments only; what a file holds is tested there.
-    monkeypatch.setattr(writing, "_file", lambda sample, given: bytes(given))
+def store(tmp_path: Path) -> Iterator[Store]:
     yield Store(tmp_path / "states", {})
-    assert "writer" not in [thread.name for thread in threading.enumerate()]
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("writer")]
+
+
+def writer_of(store: Store, tell: Callable[[Sequence[Sample]], None] = lambda saved: None) -> Writer:
+    scratch = store.folder / "scratch"
+    scratch.mkdir()
+    return Writer(store, tell, scratch)
 
 
 def test_everything_put_is_on_the_disk_in_the_end(store: Store) -> None:
-    told = []
-    with Writer(store, lambda: told.append(1)) as writer:
+    told: list[int] = []
+    with writer_of(store, lambda saved: told.extend(sample.index for sample in saved)) as writer:
         for sample in SAMPLES:
             writer.put(sample, states(sample))
     assert store.missing(SAMPLES) == []
     assert [store.path(sample.index).read_bytes() for sample in SAMPLES] == [states(sample) for sample in SAMPLES]
-    assert len(told) == len(SAMPLES)
+    assert sorted(told) == [sample.index for sample in SAMPLES]
 
 
 def test_what_waits_is_written_when_the_engine_fails(store: Store) -> None:
-    with pytest.raises(ValueError, match="the engine"), Writer(store, lambda: None) as writer:
+    with pytest.raises(ValueError, match="the engine"), writer_of(store) as writer:
         for sample in SAMPLES:
             writer.put(sample, states(sample))
         raise ValueError("the engine")
@@ -59,7 +77,7 @@ def test_the_engine_waits_once_too_much_is_to_be_written(store: Store, monkeypat
     monkeypatch.setattr(writing, "WAITING_BYTES", 25)
     go_on, first = threading.Event(), threading.Event()
 
-    def tell() -> None:
+    def tell(saved: Sequence[Sample]) -> None:
         first.set()
         go_on.wait()
 
@@ -67,7 +85,7 @@ def test_the_engine_waits_once_too_much_is_to_be_written(store: Store, monkeypat
 
     def engine() -> None:
         nonlocal put
-        with Writer(store, tell) as writer:
+        with writer_of(store, tell) as writer:
             for sample in SAMPLES:
                 writer.put(sample, states(sample))
                 put += 1
@@ -77,7 +95,7 @@ def test_the_engine_waits_once_too_much_is_to_be_written(store: Store, monkeypat
     assert first.wait(10)
     thread.join(0.2)
     assert thread.is_alive()
-    assert put <= 3
+    assert put <= 5
     go_on.set()
     thread.join(10)
     assert put == len(SAMPLES)
@@ -85,6 +103,7 @@ def test_the_engine_waits_once_too_much_is_to_be_written(store: Store, monkeypat
 
 
 def test_a_full_disk_stops_the_engine_and_keeps_what_is_there(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "GROUP", 1)
     free = iter([1 << 30, 1 << 30, space.RESERVE])
 
     class Usage:
@@ -94,7 +113,34 @@ def test_a_full_disk_stops_the_engine_and_keeps_what_is_there(store: Store, monk
 
     monkeypatch.setattr(space.shutil, "disk_usage", lambda folder: Usage())
     told = r"has 64\.0 MB free, and 11 bytes are to be written.*relaunch"
-    with pytest.raises(StageError, match=told), Writer(store, lambda: None) as writer:
+    with pytest.raises(StageError, match=told), writer_of(store) as writer:
         for sample in SAMPLES:
             writer.put(sample, states(sample))
     assert [sample.index for sample in store.missing(SAMPLES)] == list(range(2, 20))
+
+
+@pytest.mark.parametrize("code, told", [(errno.ENOSPC, "is full"), (errno.EFBIG, "takes no file of that size")])
+def test_a_disk_that_fills_up_while_a_file_is_written_costs_that_file(store: Store, code: int, told: str) -> None:
+    class Full(States):
+        def write(self, path: Path, sample: Sample, form: str) -> str:
+            path.write_bytes(self[:4])
+            raise OSError(code, "no room")
+
+    with pytest.raises(StageError, match=f"The disk of .* {told}.*relaunch"), writer_of(store) as writer:
+        for sample in SAMPLES:
+            writer.put(sample, Full(states(sample)) if sample.index == 7 else states(sample))
+    missing = [sample.index for sample in store.missing(SAMPLES)]
+    assert 7 in missing
+    assert missing == list(range(min(missing), 20)) or missing == [7]
+    assert not any(store.path(index).exists() for index in missing)
+
+
+def test_states_that_are_not_finite_are_refused_and_the_others_kept(store: Store) -> None:
+    with writer_of(store) as writer:
+        for sample in SAMPLES:
+            given = states(sample)
+            given.finite = sample.index not in (3, 11)
+            writer.put(sample, given)
+        assert [error.index for error in writer.refused(wait=True)] == [3, 11]
+        assert writer.refused(wait=True) == []
+    assert [sample.index for sample in store.missing(SAMPLES)] == [3, 11]
