@@ -51,14 +51,15 @@ ACTIONS: tuple[Action, ...] = (
         "Views",
         rank=10,
     ),
+    Action("sweep", ("w",), "sweep", "A sweep's points beside each other, or back to the figures", "Views", rank=11),
     Action("patch", ("p",), "patch", "The patch that mends the traceback; elsewhere the patches", "Views", rank=3),
     Action(
         "open",
         ("enter",),
         "open",
-        "The log of the stage, or the log where the traceback is",
+        "The log of the stage, the log where the traceback is, the run of a sweep's point",
         "Views",
-        ("run", "tracebacks"),
+        ("run", "tracebacks", "metrics"),
         rank=5,
     ),
     Action("down", ("j", "down"), "down", "Next stage, line, traceback, patch or figure", "Move", palette=False),
@@ -190,6 +191,8 @@ def worth_showing(action: Action, snapshot: Snapshot) -> bool:
     match action.id:
         case "view_tracebacks" | "next_error" | "patch":
             return troubled
+        case "sweep":
+            return snapshot.run is not None and bool(snapshot.run.sweep)
         case "open" | "follow":
             return snapshot.run is not None
     return not why_not(action.id, snapshot)

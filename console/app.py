@@ -210,6 +210,13 @@ class EyasApp(App[None]):
     async def do_view_metrics(self) -> None:
         await self.go_to("metrics")
 
+    async def do_sweep(self) -> None:
+        """From anywhere to the metrics, with the sweep."""
+        await self.go_to("metrics")
+        view = self.current
+        if not getattr(view, "sweeping", True):
+            view.do_sweep()  # type: ignore[attr-defined]
+
     async def do_patch(self) -> None:
         """Away from the tracebacks: the patch that mends the root cause, when there is one."""
         run = self.snapshot.run

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from console import archive, bundling, headless, metrics_report, repeat
+from console import archive, bundling, headless, metrics_report, repeat, sweep_command
 from console.archive import Archive
 from console.errors import UserError
 from console.options import HostOption, JsonOption, ProjectOption, RunOption, StageArgument, answer
@@ -30,6 +30,7 @@ TargetOption = Annotated[
 def register(app: typer.Typer) -> None:
     app.command()(metrics)
     app.command()(bundle)
+    app.command()(sweep_command.sweep)
 
 
 def metrics(

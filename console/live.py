@@ -19,6 +19,7 @@ from console import store
 from console.browsing import Browser
 from console.errors import UserError, words_of
 from console.follow_curves import CurveFollower
+from console.follow_sweep import SweepFollower
 from console.interfaces import ProjectLike, SessionFactory, SessionLike
 from console.lane import Lane
 from console.logwindow import LogKey, LogWindow
@@ -84,6 +85,9 @@ class Live:
         self.curves = CurveFollower(
             lambda op, **params: self._host.request(op, **params), lambda: self._snapshot, self._change
         )
+        self.sweep = SweepFollower(
+            lambda op, **params: self._host.request(op, **params), project.name, self._change, time.monotonic
+        )
         self.browser = Browser(
             lambda op, **params: self._host.request(op, **params),
             lambda: self._snapshot,
@@ -107,6 +111,7 @@ class Live:
         self._consumed.set()
         self.browser.close()
         self.curves.close()
+        self.sweep.close()
         for lane in (self._runs, self._patches, self._logs, self._drift):
             lane.close()
         if self._session is not None:
@@ -130,6 +135,10 @@ class Live:
 
     def stop(self) -> None:
         self._command(self._runs, "stopping", self._stop)
+
+    def turn_to(self, run: str) -> None:
+        """Show another run."""
+        self._command(self._runs, f"turning to {run}", lambda: self._show_run(run))
 
     def toggle_switch(self, patch_id: str) -> store.Switch | None:
         """Turn a patch's switch on by one: auto, off, on. Shown at once; the file and the host follow."""

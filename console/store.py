@@ -18,7 +18,7 @@ from console.patching import Told, in_run
 from console.sanitise import sanitise, sanitise_json
 from console.shape import build
 from remote import protocol
-from remote.views import AttemptView, CurveView, RunView, StageView, TelemetryView
+from remote.views import AttemptView, CurveView, RunView, StageView, SweepView, TelemetryView
 
 if TYPE_CHECKING:
     from compat.drift.finding import Finding
@@ -96,6 +96,9 @@ class Snapshot:
     """What the run's stages have measured, as far as it was asked for."""
     curves_of: dict[str, tuple[int, dict[str, float]]] = field(default_factory=dict)
     """The latest figures of the stages when that was asked for: `curves.measured`."""
+    sweep: SweepView | None = None
+    """As it was when it was last looked at."""
+    sweep_problem: Problem | None = None
     problem: Problem | None = None
     pending: tuple[str, ...] = ()
     """Commands under way, in words."""
@@ -218,6 +221,10 @@ def reduce_curves(
         return snapshot
     news = [build(CurveView, sanitise_json(curve)) for curve in answer["curves"]]
     return replace(snapshot, curves=take(snapshot.curves, news), curves_of=of)
+
+
+def reduce_sweep(snapshot: Snapshot, answer: Mapping[str, Any]) -> Snapshot:
+    return replace(snapshot, sweep=build(SweepView, sanitise_json(answer["sweep"])), sweep_problem=None)
 
 
 def reduce_switch(snapshot: Snapshot, patch_id: str, to: Switch) -> Snapshot:

@@ -46,6 +46,9 @@ METRICS = (
 CARRIED = "carried"  # run -> {"files": [{path, size}], "left_out": [{path, size, why}], "found": {env: [distribution]}}
 FETCH = "fetch"  # run, path of CARRIED, offset -> {"data" (base64, at most 256 KiB), "size", "id"}
 UPLOAD = "upload"  # digest (sha256), suffix, size, offset, data (base64) -> {"path": None until whole, "have": bytes}
+SWEEP = "sweep"  # base (run), axes, project, request_id, switches, secrets -> {"sweep": id, "runs": [id]}
+SWEEPS = "sweeps"  # sweep (None: the newest), project -> {"sweep": SweepView}
+SWEEP_STOP = "sweep_stop"  # sweep, stopped (False: go on), secrets -> {"sweep", "runs": those stopped, or begun}
 TELEMETRY = "telemetry"  # on, period -> {}; then pushes SAMPLE
 PING = "ping"
 

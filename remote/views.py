@@ -131,6 +131,10 @@ class RunView:
     """On the host."""
     error: str | None = None
     """Why the run folder cannot be read whole (shown, never hidden)."""
+    sweep: str = ""
+    """The sweep that it is a point of."""
+    point: dict[str, float] = field(default_factory=dict)
+    """Its values in that sweep."""
 
     def stage(self, name: str) -> StageView | None:
         return next((s for s in self.stages if s.name == name), None)
@@ -180,6 +184,42 @@ class CurveView:
     @property
     def key(self) -> str:
         return f"{self.stage}/{self.attempt}/{self.name}"
+
+
+@dataclass(frozen=True)
+class PointView:
+    """One run of a sweep."""
+
+    run: str
+    values: dict[str, float] = field(default_factory=dict)
+    """Axis -> value."""
+    state: str = WAITING
+    stage: str = ""
+    """The one that runs, failed or comes next."""
+    progress: StageProgress | None = None
+    error: str = ""
+    """Why it could not begin, or cannot be read."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Latest figures of training and evaluation."""
+    curve: str = ""
+    """Name of the figure whose course is given."""
+    steps: tuple[float, ...] = ()
+    course: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class SweepView:
+    """Runs over one data set that differ in a few settings."""
+
+    sweep: str
+    base: str
+    """The run whose data they share."""
+    created: float
+    slots: int = 1
+    """Points that run at a time."""
+    stopped: bool = False
+    """No further point begins."""
+    points: tuple[PointView, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from console import curves
 from console.curves import Group, Line
 from console.screens.view import View
 from console.store import Snapshot
+from console.sweep_report import group, headline
+from console.widgets import points
 from console.widgets.acceptance import Acceptance
 from console.widgets.listing import Listing
 from console.widgets.paint import Panel, Part, Row, fit, rule
@@ -26,12 +28,15 @@ class MetricsTitle(Panel):
         super().__init__(id="metrics-title")
         self.snapshot = Snapshot()
         self.stage: StageView | None = None
+        self.sweeping = False
 
-    def show(self, snapshot: Snapshot, stage: StageView | None) -> None:
-        self.snapshot, self.stage = snapshot, stage
+    def show(self, snapshot: Snapshot, stage: StageView | None, sweeping: bool) -> None:
+        self.snapshot, self.stage, self.sweeping = snapshot, stage, sweeping
         self.repaint()
 
     def rows(self, width: int) -> list[Row]:
+        if self.sweeping:
+            return self._of_sweep(width)
         title: list[Part] = [("metrics", "strong")]
         stage = self.stage
         if stage is None:
@@ -40,6 +45,17 @@ class MetricsTitle(Panel):
         if stage.latest:
             title.append((f" #{stage.latest.number} {stage.state}", "muted"))
         return [rule(title, width, _course(stage, width >= 60))]
+
+    def _of_sweep(self, width: int) -> list[Row]:
+        sweep, problem = self.snapshot.sweep, self.snapshot.sweep_problem
+        title: list[Part] = [("sweep", "strong")]
+        if sweep is None and problem is None:
+            return [rule(title, width), Row.of(("  Asking the host for the sweep …", "muted"))]
+        if sweep is None:
+            assert problem
+            return [rule(title, width), Row.of(("  ", "muted"), problem.message, (f"  {problem.remedy}", "muted"))]
+        title.append((f"  over the data of {sweep.base}", "text"))
+        return [rule(title, width, [(headline(sweep), "muted")]), points.head(sweep, width)]
 
     def _why_empty(self) -> Row:
         snapshot = self.snapshot
@@ -77,20 +93,37 @@ class MetricsScreen(View):
     _picked: str | None = None
     """Stage that the operator turned to; None goes with the run."""
     _groups: tuple[Group, ...] = ()
+    sweeping = False
+    """Whether the points of a sweep are shown in place of one run's figures."""
 
     def show(self, snapshot: Snapshot, now: float) -> None:
         if snapshot.watching != self.snapshot.watching:
             self._picked = None
         self.snapshot = snapshot
+        if self.sweeping:
+            self._show_sweep()
+            return
         if curves.measured(snapshot.run) != snapshot.curves_of:
             self.eyas.live.curves.refresh()
         stage = self.stage
         self._groups = curves.groups(snapshot.curves, stage.name) if stage else ()
-        self.query_one(MetricsTitle).show(snapshot, stage)
+        self.query_one(MetricsTitle).show(snapshot, stage, False)
         self._list.display = bool(self._groups)
         width = self.app.size.width
         self._list.fill([(group.name, _row(group, width)) for group in self._groups])
         self.query_one(Acceptance).show(curves.accepted(snapshot.run), 3 if self.app.size.height < 36 else 12)
+        self._draw()
+
+    def _show_sweep(self) -> None:
+        snapshot = self.snapshot
+        self.eyas.live.sweep.refresh(snapshot.run.sweep if snapshot.run else "")
+        self.query_one(MetricsTitle).show(snapshot, None, True)
+        self.query_one(Acceptance).show((), 0)
+        sweep = snapshot.sweep
+        self._list.display = sweep is not None
+        self._list.fill(points.items(sweep, self.app.size.width) if sweep else [])
+        found = group(sweep) if sweep else None
+        self._groups = (found,) if found else ()
         self._draw()
 
     @property
@@ -153,6 +186,20 @@ class MetricsScreen(View):
     def do_half_up(self) -> None:
         self._list.move(-max(1, self._list.size.height // 2))
 
+    def do_sweep(self) -> None:
+        self.sweeping = not self.sweeping
+        self._list.go(0)
+        self.show(self.snapshot, self.eyas.clock())
+
+    async def do_open(self) -> None:
+        """From a point to its run."""
+        if not self.sweeping or self._list.key is None:
+            self.eyas.tell("w shows the points of a sweep: enter goes to the run of one.")
+            return
+        self.eyas.live.turn_to(self._list.key)
+        self.sweeping = False
+        await self.eyas.go_to("run")
+
     def do_right(self) -> None:
         self._turn(1)
 
@@ -162,6 +209,8 @@ class MetricsScreen(View):
     def _turn(self, step: int) -> None:
         """To the figures of the stage before or after."""
         run: RunView | None = self.snapshot.run
+        if self.sweeping:
+            return
         named = curves.stages_with_figures(self.snapshot.curves, run)
         if not named or self.stage is None:
             self.eyas.tell("No stage has reported a figure yet.")

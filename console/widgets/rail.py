@@ -60,7 +60,8 @@ class Rail(Panel):
         forms = [f"{run.pair}: {' · '.join(versions.values())}", " · ".join(pair_only)] if pair_only else []
         room = width - sum(len(one_line(text)) for text, _ in title) - 7
         pair = next((form for form in forms if len(form) <= room), run.pair)
-        rows = [rule(title, width, [(pair, "muted")])]
+        point = " ".join(f"{name}={value:g}" for name, value in run.point.items())
+        rows = [rule(title, width, [(point or pair, "muted")])]
         names = max((cell_len(one_line(_name(stage))) for stage in run.stages), default=0)
         first, last = self._window(run.stages)
         if first:

@@ -8,10 +8,12 @@ import shutil
 import signal
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from remote.agent import files, processes, provenance
 from remote.agent.attempts import Order, begin, ensure_begun, no_space, refuse_while_live
+from remote.agent.grid import after_data
 from remote.agent.launch import CODE, NotBegun, launch
 from remote.agent.layout import Run, State, is_stage_name, new_run_id
 from remote.agent.plan import Plan, make_plan
@@ -97,7 +99,7 @@ class Runs:
         if again is None:
             refuse_while_live(run, [s["name"] for s in described["plan"]])
         given = dict(settings) if settings is not None else dict(described.get("settings") or {})
-        plan = make_plan(given, run.folder, self.bundle) if again is None else None
+        plan = self._plan(given, run, described) if again is None else None
         with self._lock(run):
             again = self._attempt_requested(run, name, request_id)
             if again is not None:
@@ -178,6 +180,11 @@ class Runs:
             "switches": switches,
             "bundle": self.bundle,
         }
+
+    def _plan(self, settings: Mapping[str, Any], run: Run, described: Mapping[str, Any]) -> Plan:
+        """The plan anew; a point of a sweep has only what comes after its base's data, on its own GPUs."""
+        plan = make_plan(settings, run.folder, self.bundle)
+        return replace(plan, stages=after_data(plan.stages, described.get("gpus"))) if described.get("base") else plan
 
     def _order(
         self, stage: Mapping[str, Any], request_id: str, switches: Mapping[str, Any], settings: Mapping[str, Any]

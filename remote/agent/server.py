@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import select
 import sys
@@ -25,6 +26,7 @@ from remote.agent.pages import Pages
 from remote.agent.plan import ask_pipeline
 from remote.agent.reading import World, read_attempt
 from remote.agent.runs import Runs
+from remote.agent.sweeps import Sweeps
 from remote.agent.tail import Tail, Tails
 from remote.agent.telemetry import Telemetry
 from remote.agent.view import RunReader, with_findings_of
@@ -60,6 +62,7 @@ class Agent:
         self._input = input_fd
         self._output = output_fd
         self._runs = Runs(state, bundle)
+        self._sweeps = Sweeps(state, self._runs)
         self._outbox = Outbox(output_fd)
         self._decoder = protocol.Decoder()
         self._wake = Wake()
@@ -104,6 +107,9 @@ class Agent:
             protocol.ROW: self._row,
             protocol.METRICS: self._metrics,
             protocol.CARRIED: self._carried,
+            protocol.SWEEP: self._sweep,
+            protocol.SWEEPS: self._show_sweep,
+            protocol.SWEEP_STOP: self._stop_sweep,
             protocol.FETCH: self._fetch,
             protocol.UPLOAD: self._upload,
             protocol.TELEMETRY: self._turn_telemetry,
@@ -346,6 +352,20 @@ class Agent:
         run, have = self._state.run(text(request, "run")), mapping(request, "have", {})
         curves = self._curves.setdefault(run.id, RunCurves(run))
         self._later(self._figures, request, lambda: curves.answer(have))
+
+    def _sweep(self, request: Request) -> None:
+        base, project, request_id = (text(request, key) for key in ("base", "project", "request_id"))
+        axes, switches, secrets = mapping(request, "axes"), mapping(request, "switches", {}), secrets_of(request)
+        work = functools.partial(self._sweeps.start, base, axes, project, request_id, switches, secrets)
+        self._later(self._changes, request, work)
+
+    def _show_sweep(self, request: Request) -> None:
+        sweep, project = request.get("sweep"), str(request.get("project", ""))
+        self._later(self._figures, request, lambda: {"sweep": to_wire(self._sweeps.show(sweep, project))})
+
+    def _stop_sweep(self, request: Request) -> None:
+        sweep, stopped, secrets = text(request, "sweep"), bool(request.get("stopped", True)), secrets_of(request)
+        self._later(self._stops, request, lambda: self._sweeps.stop(sweep, stopped, secrets))
 
     def _carried(self, request: Request) -> None:
         run = self._state.run(text(request, "run"))

@@ -258,13 +258,17 @@ class Supervisor:
     def _chain(self) -> None:
         """The last act: the pipeline walks on with nobody connected."""
         fields = self._status.fields
-        if fields["state"] != "exited" or fields["rc"] != 0 or self._stopping or not self._spec.get("chain"):
+        if self._stopping or not self._spec.get("chain"):
             return
         from remote.agent.chain import next_stage
+        from remote.agent.grid import go_on
 
+        followed: str | None = None
         try:
-            followed = next_stage(self._attempt, self._secrets)
+            if fields["state"] == "exited" and fields["rc"] == 0:
+                followed = next_stage(self._attempt, self._secrets)
+                self._status.save(chained=followed)
+            if followed is None and not os.path.lexists(self._attempt.stop_request):
+                go_on(Run(self._attempt.run_folder), self._secrets)
         except Exception as error:
             self._status.save(chain_error=f"the next stage could not be started: {error}")
-            return
-        self._status.save(chained=followed)

@@ -127,6 +127,8 @@ class RunReader:
             stages=tuple(_waiting_again([self._stage(name) for name in self._names])),
             folder=self.run.folder,
             error="; ".join(filter(None, trouble)) or None,
+            sweep=str(described.get("sweep") or ""),
+            point={str(k): float(v) for k, v in (described.get("point") or {}).items()},
         )
 
     def _stage(self, name: str) -> StageView:

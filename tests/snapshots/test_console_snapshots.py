@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from console_fakes import FakeProject, FakeSession, running_run, sample
 from console_pilot import failed, session, until
+from console_sweep import SweepSession
 from console_training import TrainingSession
 from textual.pilot import Pilot
 
@@ -94,6 +95,19 @@ def test_training_under_way_with_its_curves(snap_compare: Any, size: tuple[int, 
 def test_acceptance_once_a_draft_is_evaluated(snap_compare: Any, size: tuple[int, int]) -> None:
     run_before = settled("m", "j", "j", ready=told)
     assert snap_compare(still_app(TrainingSession(done=True).factory), terminal_size=size, run_before=run_before)
+
+
+def test_the_points_of_a_sweep(snap_compare: Any) -> None:
+    ready = settled("w", ready=told)
+
+    async def run_before(pilot: Pilot[None]) -> None:
+        await ready(pilot)
+        app = pilot.app
+        assert isinstance(app, EyasApp)
+        await until(pilot, lambda: app.snapshot.sweep, "the sweep")
+        await pilot.pause(0.3)
+
+    assert snap_compare(still_app(SweepSession().factory), terminal_size=(80, 24), run_before=run_before)
 
 
 def test_ten_stages_above_eight_gpus(snap_compare: Any) -> None:

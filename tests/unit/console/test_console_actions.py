@@ -12,7 +12,7 @@ from console.app import MAKERS, EyasApp
 from console.store import Snapshot
 
 REQUIRED = (
-    "R r K 1 2 3 4 5 m t p slash n N J j k down up g G pagedown pageup ctrl+u ctrl+d e E f space "
+    "R r K 1 2 3 4 5 m w t p slash n N J j k down up g G pagedown pageup ctrl+u ctrl+d e E f space "
     "question_mark ctrl+p q escape"
 )
 
