@@ -36,7 +36,11 @@ ARCHITECTURE = "LlamaForCausalLM"
 TARGETS: Mapping[str, Mapping[str, Any]] = {
     "tiny": {
         "run": {"samples": 400, "max_length": 256, "dtype": "float32", "draft_vocabulary": 512},
-        "stage": {"target": {"steps": 400}, "train": {"epochs": 3, "lr": 2e-3}},
+        "stage": {
+            "target": {"steps": 400},
+            "train": {"epochs": 3, "lr": 2e-3},
+            "evaluate": {"min_acceptance": 2.0},
+        },
     },
     "smollm2": {
         "run": {"samples": 500, "max_length": 256, "dtype": "float32", "draft_vocabulary": 4096},
