@@ -34,7 +34,9 @@ def main() -> None:
     best = checkpoints.best(products.checkpoints())
     training = evaluate.trained_on(products.checkpoints(), data, target)
     measured = _measured(best)
-    bound = hashlib.sha256(json.dumps([measured, str(target)], sort_keys=True).encode()).hexdigest()
+    bound = hashlib.sha256(
+        json.dumps([measured, str(target), profile.serving(wanted).engine], sort_keys=True).encode()
+    ).hexdigest()
     if _is_made(folder, bound):
         note(f"The draft model in {folder} is this one; keeping it.")
         return
@@ -46,6 +48,8 @@ def main() -> None:
     config = {**target_folder.config(best), "architectures": ["Eagle3Speculator"]}
     config.pop("auto_map", None)  # it leads to code that does not travel with the folder
     config["speculators_config"]["verifier"]["name_or_path"] = str(target)
+    if profile.serving(wanted).old_rope:
+        config["transformer_layer_config"] = plain.with_old_rope(config["transformer_layer_config"])
     files.write_whole(half / "config.json", json.dumps(config, indent=2).encode())
     report = draft_folder.check(half, target_folder.text_config(target))
     if not report.passed:

@@ -44,6 +44,17 @@ def config(speculators: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def with_old_rope(decoder: Mapping[str, Any]) -> dict[str, Any]:
+    """The decoder's config with its rotation named as transformers 4 does, besides."""
+    rope = dict(decoder.get("rope_parameters") or {})
+    old: dict[str, Any] = {"rope_scaling": None}
+    if "rope_theta" in rope:
+        old["rope_theta"] = rope.pop("rope_theta")
+    if rope.get("rope_type", "default") != "default":
+        old["rope_scaling"] = rope
+    return {**decoder, **old}
+
+
 def write(folder: Path, place: Path) -> None:
     """Writes the plain form of the draft model in `folder` into the new folder `place`, on the same file system.
 

@@ -37,6 +37,11 @@ TARGETS = {"deepseek_v2": "0.18.0", "deepseek_v3": "0.18.0", "kimi_k2": "0.18.0"
 """Type of a target → the release since which it hands out its aux layers. Others: the load check tells."""
 
 
+TRANSFORMERS_5 = "0.24.0"
+"""Releases before it may stand beside transformers 4, which knows `rope_theta` and `rope_scaling` alone: it puts its
+default of 10,000 over the `rope_theta` in `rope_parameters`, and no word is said."""
+
+
 @dataclass(frozen=True)
 class Profile:
     """What one release of vLLM serves."""
@@ -50,6 +55,8 @@ class Profile:
     """Types of decoder layer."""
     latent: bool
     """Whether it serves draft models with latent attention."""
+    old_rope: bool
+    """Whether the config must name the rotation as transformers 4 does, besides."""
 
     def serves_target(self, kind: str) -> bool:
         """Whether it hands out the aux layers of a target of this model type, as far as is known."""
@@ -72,6 +79,7 @@ def profile_for(engine: str) -> Profile:
         tuple(name for name, (_, plain) in NORMS.items() if _since(engine, plain)),
         tuple(kind for kind, first in LAYERS.items() if _since(engine, first)),
         _since(engine, LATENT),
+        not _since(engine, TRANSFORMERS_5),
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import wheels
 
-from compat.versions import version
+from compat.versions import version, within
 from pipeline.draft import profile
 from pipeline.gates import engine_norms
 
@@ -55,6 +55,14 @@ def test_layers_and_latent_attention(release: str, site: Path) -> None:
 
 
 @pytest.mark.parametrize("release", cases())
+def test_transformers(release: str, site: Path) -> None:
+    metadata = next(site.glob("*.dist-info/METADATA")).read_text()
+    wanted = re.search(r"^Requires-Dist: transformers(.*)$", metadata, re.MULTILINE)
+    assert wanted is not None
+    assert within("4.57.6", wanted.group(1).replace(" ", "")) is profile.profile_for(release).old_rope
+
+
+@pytest.mark.parametrize("release", cases())
 def test_targets(release: str, site: Path) -> None:
     known = profile.profile_for(release)
     hands_out = "SupportsEagle3" in (site / MODELS / "deepseek_v2.py").read_text()
@@ -70,7 +78,9 @@ def test_targets(release: str, site: Path) -> None:
 
 def test_every_release_that_the_table_names_is_held_against_its_sources_and_so_is_the_one_before() -> None:
     named = {first for pair in profile.NORMS.values() for first in pair}
-    named |= {*profile.LAYERS.values(), profile.LATENT, *profile.TARGETS.values()} - {profile.OLDEST}
+    named |= {*profile.LAYERS.values(), profile.LATENT, *profile.TARGETS.values(), profile.TRANSFORMERS_5} - {
+        profile.OLDEST
+    }
     assert named <= set(RELEASES)
     minor = [version(release).release[2] for release in RELEASES]
     for before, release in pairwise(range(len(RELEASES))):

@@ -22,16 +22,18 @@ def wanted(**stage: Any) -> settings.Settings:
 
 
 @pytest.mark.parametrize(
-    ("engine", "norms", "plain", "layers", "latent"),
+    ("engine", "norms", "plain", "layers", "latent", "old_rope"),
     [
-        ("0.16.0", (), (), ("llama",), False),
-        ("0.18", (), ("norm_before_fc",), ("llama",), True),
-        ("0.22", ("norm_before_fc",), ("norm_before_fc", "fc_norm", "norm_output"), ("llama",), True),
-        ("0.32", *[("norm_before_fc", "fc_norm", "norm_output")] * 2, ("llama", "qwen3"), True),
+        ("0.16.0", (), (), ("llama",), False, True),
+        ("0.18", (), ("norm_before_fc",), ("llama",), True, True),
+        ("0.22", ("norm_before_fc",), ("norm_before_fc", "fc_norm", "norm_output"), ("llama",), True, True),
+        ("0.32", *[("norm_before_fc", "fc_norm", "norm_output")] * 2, ("llama", "qwen3"), True, False),
     ],
 )
-def test_a_release_has_a_profile(engine: str, norms: Any, plain: Any, layers: Any, latent: bool) -> None:
-    assert profile.profile_for(engine) == profile.Profile(engine, norms, plain, layers, latent)
+def test_a_release_has_a_profile(
+    engine: str, norms: Any, plain: Any, layers: Any, latent: bool, old_rope: bool
+) -> None:
+    assert profile.profile_for(engine) == profile.Profile(engine, norms, plain, layers, latent, old_rope)
 
 
 def test_norms_are_those_that_the_engine_serves() -> None:
