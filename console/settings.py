@@ -124,7 +124,24 @@ class ExtractStageSettings(StageSettings):
 
 class TrainStageSettings(StageSettings):
     epochs: Annotated[int, Field(ge=1)] | None = Field(None, description="times that training sees every sample")
-    lr: Annotated[float, Field(gt=0)] | None = Field(None, description="learning rate")
+    lr: Annotated[float, Field(gt=0)] | None = Field(None, description="highest learning rate")
+    optimizer: Literal["muon", "adamw"] | None = Field(None, description="muon (the default) or adamw")
+    patience: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="epochs without a better acceptance after which training ends (3; 0: never early)"
+    )
+    checkpoint_steps: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="steps between two checkpoints inside an epoch (500)"
+    )
+    pack_tokens: Annotated[int, Field(ge=8)] | None = Field(
+        None, description="tokens of one GPU's batch, several samples packed (8192; on the CPU 1024)"
+    )
+    gpus: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="GPUs of the host to train on (on the CPU: processes); left out, all of them"
+    )
+    shard: bool | None = Field(None, description="share the draft's weights between the GPUs (FSDP)")
+    nodes: Annotated[int, Field(ge=1)] | None = Field(None, description="hosts that train together")
+    node_rank: Annotated[int, Field(ge=0)] | None = Field(None, description="this host's number among them, from 0")
+    rendezvous: str | None = Field(None, description="HOST:PORT of the first of several hosts")
     ttt_steps: Annotated[int, Field(ge=1)] | None = Field(None, description="steps of training-time test")
     norms: Literal["auto"] | tuple[Literal["norm_before_fc", "fc_norm", "norm_output"], ...] = Field(
         "auto", description="norms of EAGLE-3.1; `auto` takes what the serving engine applies"

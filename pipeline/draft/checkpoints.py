@@ -40,15 +40,19 @@ class Checkpoint:
 
 def best(folder: Path) -> Path:
     """The folder of the best checkpoint, whole. Raises StageError when there is none."""
-    link = folder / BEST
     try:
-        found = folder / link.readlink()
+        found = folder / (folder / BEST).readlink()
     except OSError:
         raise StageError(f"There is no trained draft model in {folder}; run the stage train first.") from None
     fault = damage(found)
     if fault:
         raise StageError(f"The best checkpoint {found} is cut short ({fault}); run the stage train again.")
     return found
+
+
+def has_best(folder: Path) -> bool:
+    """Whether `best` leads to a whole checkpoint."""
+    return (folder / BEST).is_symlink() and not damage(folder / BEST)
 
 
 def name(step: int) -> str:

@@ -21,7 +21,9 @@ def attention() -> str:
     return "simple_flex_attention" if torch.accelerator.is_available() else "eager"
 
 
-def untrained(target: Path, layers: Layers, mappings: Path, shape: Shape, seed: int = SEED) -> Any:
+def untrained(
+    target: Path, layers: Layers, mappings: Path, shape: Shape, seed: int = SEED, attention_by: str = ""
+) -> Any:
     """An Eagle3DraftModel as training begins with it, in float32 on the CPU; the same seed gives the same weights.
 
     `mappings` is the folder of the draft vocabulary. Embedding, head and the final norm for the training's targets are
@@ -41,7 +43,7 @@ def untrained(target: Path, layers: Layers, mappings: Path, shape: Shape, seed: 
             verifier_name_or_path=str(verifier),
             draft_vocab_size=size.draft_vocabulary,
             target_layer_ids=list(layers.vllm_ids[:-1]),
-            draft_attn_impl=attention(),
+            draft_attn_impl=attention_by or attention(),
             norm_before_residual=shape.norm_before_residual,
             norm_before_fc=shape.norm_before_fc,
             fc_norm=shape.fc_norm,
