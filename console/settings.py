@@ -133,7 +133,7 @@ class TrainStageSettings(StageSettings):
         None, description="steps between two checkpoints inside an epoch (500)"
     )
     pack_tokens: Annotated[int, Field(ge=8)] | None = Field(
-        None, description="tokens of one GPU's batch, several samples packed (8192; on the CPU 1024)"
+        None, description="tokens of one GPU's batch, several samples packed (8192; on the CPU 512)"
     )
     gpus: Annotated[int, Field(ge=1)] | None = Field(
         None, description="GPUs of the host to train on (on the CPU: processes); left out, all of them"

@@ -17,7 +17,6 @@ from pipeline.settings import Settings
 
 
 def main() -> None:
-    work.quieten()
     wanted = settings.of_attempt()
     progress("checking the data", 0, None)
     samples = dataset.read(products.dataset())

@@ -47,11 +47,13 @@ def train(wanted: Settings, checkpoint: str) -> None:
     first = os.environ.get("RANK", "0") == "0"
     activate("driver", parse(os.environ.get(VARIABLE, "")), _report if first else lambda applied: None)
     from speculators.train import cli
+    from speculators.train import trainer as stock
     from speculators.train.config import TrainConfig
 
     on_gpu = gpus()
     recipe = recipes.recipe(wanted, on_gpu)
     target, layers = products.target(wanted), captured(products.hidden_states())
+    stock.tqdm = lambda batches, **_words: batches  # a bar that a thread redraws ten times a second, for no terminal
     cli.Trainer = trainer.derive(
         cli.Trainer, products.checkpoints(), found, checkpoint, wanted.train.checkpoint_steps, wanted.train.patience
     )
@@ -72,13 +74,7 @@ def _report(applied: Any) -> None:
     events.patch(applied, "driver")
 
 
-def quieten() -> None:
-    """No bars: one a step, redrawn ten times a second by a thread of its own. tqdm asks when it is first imported."""
-    os.environ["TQDM_DISABLE"] = "1"
-
-
 def main() -> None:
-    quieten()
     train(settings.of_attempt(), sys.argv[1] if len(sys.argv) > 1 else "")
 
 
