@@ -60,6 +60,8 @@ class Case:
     """The folder of the run's draft vocabulary."""
     made: Shape
     """What the run's draft model is trained as."""
+    site: Path
+    """site-packages of the serving engine."""
     simulation: Simulation | None = None
     """None: only what needs no forward of the target is tested."""
 
@@ -99,6 +101,7 @@ def case(
         sets=sets,
         mappings=products.vocabulary(),
         made=profile.shape(wanted),
+        site=loadcheck.site(),
         simulation=simulation,
     )
 
@@ -181,7 +184,7 @@ def _norms(found: Case) -> GateReport:
     report = draft_folder.check(found.draft, target_folder.text_config(found.target))
     if not report.passed and "norm" in report.sentence.partition(": ")[2]:
         return failed(GATE, NORM, report.sentence)
-    report = engine_norms.check(found.config, engine_norms.engine_sources(loadcheck.site()))
+    report = engine_norms.check(found.config, engine_norms.engine_sources(found.site))
     return passed(GATE, report.sentence) if report.passed else failed(GATE, NORM, report.sentence)
 
 
@@ -246,14 +249,15 @@ def _lessons(found: Case, simulation: Simulation) -> tuple[list[Lesson], list[Ga
 
 
 def _compare(sample: Sample, stored: Any, reference: Any, served: Sequence[int]) -> list[GateReport]:
-    what = f"Sample {sample.index}: "
     report = aux_layers.check(stored[:, : len(served)], reference, served)
     if not report.passed:
-        return [failed(GATE, LAYERS, what + report.sentence)]
+        told = f"Sample {sample.index} was trained on with other layers than are served. {report.sentence}"
+        return [failed(GATE, LAYERS, told)]
     if len(stored) > 1:
         report = rotary.check(stored[:, : len(served)], reference[:, list(served)].to(stored.dtype))
         if not report.passed:
-            return [failed(GATE, ROTARY, what + report.sentence)]
+            told = f"Sample {sample.index} was trained on with other states than are served. {report.sentence}"
+            return [failed(GATE, ROTARY, told)]
     return []
 
 
