@@ -127,6 +127,8 @@ def _check_draft(wanted: Settings) -> None:
     profile.check(wanted)
     kind = TARGETS[wanted.target] if wanted.makes_target else profile.target_type_in(Path(wanted.target))
     profile.check_target(wanted, kind, "The target" if wanted.makes_target else wanted.target)
+    if not wanted.makes_target:
+        profile.check_weights(Path(wanted.target))
     for name, path in wanted.evaluate.prompts.items():
         if not Path(path).is_file():
             raise Problem(

@@ -9,7 +9,7 @@ of the matrix hold this table against the sources.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,11 @@ TARGETS = {"deepseek_v2": "0.18.0", "deepseek_v3": "0.18.0", "kimi_k2": "0.18.0"
 TRANSFORMERS_5 = "0.24.0"
 """Releases before it may stand beside transformers 4, which knows `rope_theta` and `rope_scaling` alone: it puts its
 default of 10,000 over the `rope_theta` in `rope_parameters`, and no word is said."""
+
+
+EMBEDDING = ("embed_tokens.weight", "tok_embeddings.weight", "llm.embed.weight", "backbone.embeddings.weight")
+HEAD = ("lm_head.weight", "output.weight", "llm.unembed.weight")
+"""Ends of names by which speculators 0.9 finds what a draft model takes of its target."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +157,25 @@ def check_target(settings: Settings, kind: str, place: str) -> None:
         )
 
 
+def check_weights(folder: Path) -> None:
+    """Raises Problem when speculators would not find what a draft model takes of a target: embedding and head.
+
+    Whatever prefix their names have is well, and so is a target whose head is its embedding.
+    """
+    names = [name for shard in sorted(folder.glob("*.safetensors")) for name in _names(shard)]
+    remedy = 'Point run.target at the whole model under its usual names, or stop after the data: run.until = "verify".'
+    if not _has(names, EMBEDDING):
+        raise bad(f"{folder} has no embedding that a draft model could share: no tensor ends in {EMBEDDING[0]}", remedy)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    text = config.get("text_config") or config
+    if not _has(names, HEAD) and text.get("tie_word_embeddings", config.get("tie_word_embeddings")) is False:
+        raise bad(
+            f"{folder} has no head (no tensor ends in {HEAD[0]}), and its config says that the embedding is none "
+            "(tie_word_embeddings is false)",
+            remedy,
+        )
+
+
 def target_type(config: Mapping[str, Any]) -> str:
     """The model type by which vLLM knows a target: its language model's."""
     text = config.get("text_config")
@@ -165,3 +189,13 @@ def target_type_in(folder: Path) -> str:
 
 def _since(engine: str, first: str) -> bool:
     return within(engine, f">={first}")
+
+
+def _names(shard: Path) -> list[str]:
+    with shard.open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return [name for name in header if name != "__metadata__"]
+
+
+def _has(names: Sequence[str], ends: tuple[str, ...]) -> bool:
+    return any(name.endswith(ends) for name in names)

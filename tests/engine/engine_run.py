@@ -88,9 +88,17 @@ class Run:
 
     def script(self, name: str, *arguments: str, status: int = 0) -> str:
         """Runs a script of this folder in the environment of the extract stage, and returns its output."""
-        stage = self.plan["extract"]
+        return self._script(self.plan["extract"], {}, name, *arguments, status=status)
+
+    def script_of(self, of: str, name: str, *arguments: str) -> str:
+        """Runs a script of this folder in a stage's environment, with the run and the stage's latest attempt."""
+        latest = max((self.folder / of).glob("*"), key=lambda path: int(path.name))
+        own = {"EYAS_RUN": str(self.folder), "EYAS_ATTEMPT": str(latest)}
+        return self._script(self.plan[of], own, name, *arguments, status=0)
+
+    def _script(self, stage: Any, own: dict[str, str], name: str, *arguments: str, status: int) -> str:
         command = [stage["argv"][0], str(ROOT / "tests" / "engine" / name), *arguments]
-        env = {**os.environ, **stage["env"]}
+        env = {**os.environ, **stage["env"], **own}
         done = subprocess.run(
             command,
             stdout=subprocess.PIPE,

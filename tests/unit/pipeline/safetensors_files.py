@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 
-def safetensors(size: int = 64) -> bytes:
-    header = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+def safetensors(size: int = 64, name: str = "w") -> bytes:
+    header = json.dumps({name: {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
     return len(header).to_bytes(8, "little") + header + bytes(size)
 
 
@@ -22,8 +22,9 @@ def write_model(folder: Path, layers: int = 8, heads: int = 4, shards: int = 3) 
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_text("{}")
     names = [f"model-{i:05}-of-{shards:05}.safetensors" for i in range(1, shards + 1)]
-    for name in names:
-        (folder / name).write_bytes(safetensors())
-    index = {"weight_map": {f"w{i}": name for i, name in enumerate(names)}}
+    tensors = ["model.embed_tokens.weight", "lm_head.weight", *(f"w{i}" for i in range(shards))][:shards]
+    for name, tensor in zip(names, tensors, strict=True):
+        (folder / name).write_bytes(safetensors(name=tensor))
+    index = {"weight_map": dict(zip(tensors, names, strict=True))}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return folder

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors_files import write_model
+from safetensors_files import safetensors, write_model
 
 from pipeline import settings
 from pipeline.draft import profile
@@ -84,3 +84,23 @@ def test_a_target_whose_layers_the_engine_does_not_hand_out_is_refused_before_an
     with pytest.raises(Problem, match=r"of type deepseek_v3"):
         plan({"settings": {"run": {"pair": "current", "target": "tiny-deepseek-v3"}, "stage": stage}})
     plan({"settings": {"run": {"pair": "current", "target": "tiny-deepseek-v3", "until": "verify"}, "stage": stage}})
+
+
+def test_a_target_without_an_embedding_or_a_head_of_a_known_name_is_refused(tmp_path: Path) -> None:
+    target = write_model(tmp_path / "model")
+    request = {"settings": {"run": {"pair": "current", "target": str(target)}}}
+    shards = sorted(target.glob("*.safetensors"))
+    plan(request)
+    shards[0].write_bytes(safetensors(name="language_model.model.embed_tokens.weight"))
+    shards[1].write_bytes(safetensors(name="language_model.lm_head.weight"))
+    plan(request)
+    shards[1].write_bytes(safetensors(name="score.weight"))
+    plan(request)  # the head is the embedding
+    config = json.loads((target / "config.json").read_text())
+    (target / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
+    with pytest.raises(Problem, match=r"has no head \(no tensor ends in lm_head.weight\)"):
+        plan(request)
+    shards[0].write_bytes(safetensors(name="embeddings"))
+    with pytest.raises(Problem, match=r"no embedding that a draft model could share"):
+        plan(request)
+    plan({"settings": {"run": {"pair": "current", "target": str(target), "until": "verify"}}})
