@@ -22,6 +22,8 @@ PACE = ("_s", "_per_s", "seconds", "speedup", "speed_up", "_gb", "_bytes")
 SAMPLES = "products/dataset/dataset.jsonl"
 VERDICT = "products/verify.json"
 VOCABULARY = "products/vocabulary/vocabulary.json"
+TOKENIZER = "products/target/tokenizer.json"
+"""Of a target that the run made, from the docstrings of the host's Python."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def needed(path: str) -> bool:
     """Whether `figures` reads that file."""
     parts = path.split("/")
     events = parts[0] == "attempts" and parts[1:2] and parts[1] in MEASURED and parts[-1] == "events.jsonl"
-    return bool(events) or path in (SAMPLES, VERDICT, VOCABULARY)
+    return bool(events) or path in (SAMPLES, VERDICT, VOCABULARY, TOKENIZER)
 
 
 def figures(files: Files) -> Figures:
@@ -63,6 +65,8 @@ def figures(files: Files) -> Figures:
     samples = files.get(SAMPLES)
     if samples is not None:
         found["samples"] = _samples_digest(samples)
+    if TOKENIZER in files:
+        found["tokenizer"] = hashlib.sha256(files[TOKENIZER]).hexdigest()
     verdict = _object(files.get(VERDICT))
     if isinstance(verdict.get("data"), str):
         found["data"] = verdict["data"]

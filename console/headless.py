@@ -14,6 +14,7 @@ import typer
 
 from compat.patch import PatchStatus
 from console import reports
+from console.choose import default_run
 from console.curves import held, take
 from console.errors import UserError, nearest
 from console.patching import Told
@@ -80,7 +81,7 @@ class Connection:
             if not runs:
                 where = f"Project `{self.project.name}` has no run on {self.project.host.name} yet."
                 raise UserError(where, "Start one: `eyas run`.")
-            run = runs[0].run
+            run = default_run(runs).run
         return from_wire(RunView, self.request(protocol.SHOW, run=run)["run"])
 
     def start(self, params: Mapping[str, Any] | None = None) -> str:
@@ -98,7 +99,7 @@ class Connection:
     def newest(self) -> RunView | None:
         """The project's newest run, whole; None when it has none."""
         runs = self.runs()
-        return self.run(runs[0].run) if runs else None
+        return self.run(default_run(runs).run) if runs else None
 
     def patches(self) -> Told:
         """The catalogue against the environment that this project's runs use."""

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from console import store
 from console.browsing import Browser
+from console.choose import default_run
 from console.errors import UserError, words_of
 from console.follow_curves import CurveFollower
 from console.follow_sweep import SweepFollower
@@ -27,6 +28,8 @@ from console.sending import with_conversations
 from console.store import LinkLike, Snapshot
 from remote import protocol
 from remote.link.asker import Asker
+from remote.views import RunView
+from remote.wire import from_wire
 
 TICK = 0.1
 FIRST_ROWS = 100
@@ -240,7 +243,7 @@ class Live:
             view = self._host.request(protocol.SHOW, run=self._wanted_run)["run"]
         else:
             runs = self._host.request(protocol.LIST, project=self._project.name)["runs"]
-            view = runs[0] if runs else None
+            view = {"run": default_run([from_wire(RunView, run) for run in runs]).run} if runs else None
         self._show_run(str(view["run"]) if view else "")
         self._attached = True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from typing import Any
@@ -44,7 +43,9 @@ def share(base: Run, products: str) -> None:
 
 def _take(source: str, target: str) -> Any:
     if os.path.splitext(source)[1] not in COPIED:
-        with contextlib.suppress(OSError):  # a file system without hard links
+        try:
             os.link(source, target)
-            return target
+        except OSError:  # a file system without hard links: then the base must stay
+            os.symlink(os.path.abspath(source), target)
+        return target
     return shutil.copyfile(source, target)

@@ -92,7 +92,7 @@ def test_the_data_are_shared_and_its_records_are_not(host: FakeHost) -> None:
     assert host.view(view.points[0].run).point == {"lr": 0.1}
 
 
-def test_where_links_cannot_be_made_the_data_are_copied(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_hard_links_the_data_are_pointed_to(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_links(*_: Any) -> None:
         raise OSError(1, "not permitted")
 
