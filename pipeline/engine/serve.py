@@ -19,6 +19,8 @@ from pipeline.layers import Layers, choose
 from pipeline.origin import text_config
 from pipeline.problem import Problem
 
+SERVER = "vllm.entrypoints.openai.api_server"
+
 
 def arguments(
     target: Path, layers: Layers, storage: Path, max_length: int, tensor_parallel: int, dtype: str, port: int
@@ -79,7 +81,8 @@ def main(argv: Sequence[str]) -> int:
     )
     if given.start:
         given.storage.mkdir(parents=True, exist_ok=True)
-        os.execv(sys.executable, [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", *found])
+        # What `vllm serve` runs; that command itself does not start in CPU builds of another distribution's name.
+        os.execv(sys.executable, [sys.executable, "-m", SERVER, "--model", *found])
     print(shlex.join(["vllm", "serve", *found]))
     return 0
 

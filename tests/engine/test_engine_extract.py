@@ -51,7 +51,7 @@ def test_with_prefix_caching_off_the_traceback_runs_from_main_to_cache_full_bloc
     assert attempt.rc == 1
     assert not list(states(run).glob("hs_*"))
     printed = attempt.log[attempt.log.index("Traceback (most recent call last)") :]
-    order = ["in main", "in _extract", "in generate", "in schedule", "in allocate_slots", "in cache_full_blocks"]
+    order = ["in main", "in run", "in take", "in generate", "in schedule", "in allocate_slots", "in cache_full_blocks"]
     places = [printed.index(frame) for frame in order]
     assert places == sorted(places)
     assert "assert len(request.block_hashes) >= num_full_blocks" in printed
