@@ -1,8 +1,8 @@
 """How to start a vLLM server that extracts hidden states: `python -m pipeline.engine.serve TARGET --storage DIR`.
 
 Prints the command line of `vllm serve`, for any host whose disk the extracting host sees; with `--start` it becomes
-that server, in the Python environment that it runs in. Every token of every prompt must be computed, so prefix caching
-is off.
+that server, in the Python environment that it runs in and with the compat patches that its vLLM needs. Every token of
+every prompt must be computed, so prefix caching is off.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from compat.switches import VARIABLE
 from pipeline.layers import Layers, choose
 from pipeline.origin import text_config
 from pipeline.problem import Problem
@@ -82,9 +83,16 @@ def main(argv: Sequence[str]) -> int:
     if given.start:
         given.storage.mkdir(parents=True, exist_ok=True)
         # What `vllm serve` runs; that command itself does not start in CPU builds of another distribution's name.
-        os.execv(sys.executable, [sys.executable, "-m", SERVER, "--model", *found])
+        os.execve(sys.executable, [sys.executable, "-m", SERVER, "--model", *found], _with_patches())
     print(shlex.join(["vllm", "serve", *found]))
     return 0
+
+
+def _with_patches() -> dict[str, str]:
+    """The environment in which vLLM's processes find the patches that they need (`compat/plugin`)."""
+    bundle = Path(__file__).resolve().parents[2]
+    found = [str(bundle), str(bundle / "compat" / "plugin"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return {VARIABLE: "", **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, found))}
 
 
 if __name__ == "__main__":

@@ -29,8 +29,6 @@ TRIES = 4
 """Times that one request is made before the stage gives up."""
 PAUSE_S = 1.0
 """Before the second try; twice as long before each further one."""
-BREAKER = 8
-"""Requests that fail one after the other, none between them answered, before no more are made."""
 TIMEOUT_S = 120.0
 THREADS = 64
 TOLD = 20
@@ -145,7 +143,7 @@ class Engine:
 
 
 class _Server:
-    """Requests with retries. Once it seems dead to several of them, none is made any more."""
+    """Requests with retries. Once one has failed for good, none is made any more: what runs at the same time ends."""
 
     def __init__(self, endpoint: str) -> None:
         parts = urlsplit(endpoint)
@@ -155,8 +153,7 @@ class _Server:
         self._port = parts.port
         self._base = parts.path.rstrip("/")
         self._own = threading.local()
-        self._lock = threading.Lock()
-        self._failures = 0
+        self._dead = False
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The answer's JSON. Raises StageError naming the server and the last failure."""
@@ -165,20 +162,15 @@ class _Server:
     def _again(self, once: Callable[[], _T]) -> _T:
         last: Exception | None = None
         for number in range(TRIES):
-            if self._failures >= BREAKER:
-                break
             if number:
                 time.sleep(PAUSE_S * 2 ** (number - 1))
+            if self._dead:
+                break
             try:
-                answer = once()
+                return once()
             except (OSError, http.client.HTTPException, ValueError) as error:
                 last = error
-                with self._lock:
-                    self._failures += 1
-            else:
-                with self._lock:
-                    self._failures = 0
-                return answer
+        self._dead = True
         raise StageError(
             f"The server at {self.address} does not answer ({_told(last)}). Look whether it still runs, start it "
             "again, and relaunch the stage; what is on disk stays."
@@ -225,5 +217,5 @@ class _Server:
 
 def _told(error: Exception | None) -> str:
     if error is None:
-        return "several requests in a row failed"
+        return "other requests have failed before"
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
