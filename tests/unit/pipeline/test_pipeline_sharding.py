@@ -33,12 +33,15 @@ tell({"ready": 1.0})
 for index in share["batches"]:
     tell({"saved": [index]})
 if share.get("fails"):
+    while not os.path.exists(share["fails"]):
+        time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGSEGV)
 if share.get("stays"):
     def stop(*_):
         tell({"saved": [99]})
         sys.exit(143)
     signal.signal(signal.SIGTERM, stop)
+    open(share["stays"], "w").close()
     time.sleep(600)
 """
 
@@ -99,10 +102,11 @@ def test_the_log_of_each_engine_is_marked(monkeypatch: pytest.MonkeyPatch, tmp_p
     ]
 
 
-def test_an_engine_that_fails_ends_the_others_which_write_what_they_have() -> None:
+def test_an_engine_that_fails_ends_the_others_which_write_what_they_have(tmp_path: Path) -> None:
+    there = str(tmp_path / "there")
     heard = Heard()
     with pytest.raises(StageError, match=r"Engine 1 of 2 ended by signal 11; its lines .* begin with \(Engine1 pid="):
-        sharding.run([share(0, stays=True), share(1, fails=True)], [{}, {}], heard)
+        sharding.run([share(0, stays=there), share(1, fails=there)], [{}, {}], heard)
     assert (0, {"saved": [99]}) in heard.lines
 
 
@@ -113,7 +117,7 @@ def test_engines_end_with_the_stage_also_when_it_is_killed(tmp_path: Path) -> No
         "sharding.SHARE = 'a_share'\n"
         "class Deaf(sharding.Listener):\n"
         "    def heard(self, engine, line): print(engine, flush=True)\n"
-        "sharding.run([{'engine': 0, 'batches': [], 'stays': 1}], [{}], Deaf())\n"
+        f"sharding.run([{{'engine': 0, 'batches': [], 'stays': {str(tmp_path / 'there')!r}}}], [{{}}], Deaf())\n"
     )
     root = Path(__file__).parents[3]
     env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"}
