@@ -10,6 +10,8 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import os
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -17,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from compat import record
 from pipeline import dataset, files, identity, origin, products, settings, verified, vocabulary
 from pipeline.dataset import Sample
 from pipeline.draft import acceptance, measure, profile, prompts, target_folder
@@ -31,6 +34,9 @@ from pipeline.stages import has_gpu
 
 MARKER = "eyas-loadcheck.json"
 """In the untrained draft model's folder, once the engine has served it."""
+
+LOG_CAP = 64 << 20
+_ERROR = re.compile(r"(?:^|\] )((?:\w+\.)*\w*(?:Error|Exception): \S.*)$")
 
 
 def main() -> None:
@@ -114,7 +120,8 @@ def number_format(wanted: Settings) -> str:
 
 def engine(wanted: Settings, folder: Path, asked: Task) -> Engine:
     """vLLM with a draft model's folder. Raises StageError with what the engine says, when it does not come up."""
-    started = time.monotonic()
+    started, log = time.monotonic(), Path(os.environ[record.ATTEMPT]) / "stdout.log"
+    before = log.stat().st_size if log.exists() else 0
     progress("starting the engine", 0, None)
     try:
         made = Engine(
@@ -126,12 +133,23 @@ def engine(wanted: Settings, folder: Path, asked: Task) -> Engine:
         )
     except Exception as error:  # whatever vLLM and its workers raise
         raise StageError(
-            f"vLLM {versions().get('vllm', '')} does not load the draft model in {folder} ({type(error).__name__}: "
-            f"{str(error).splitlines()[0] if str(error) else 'no message'}); the traceback of its worker, above, has "
-            "the cause."
+            f"vLLM {versions().get('vllm', '')} does not load the draft model in {folder}: "
+            f"{cause(log, before) or f'{type(error).__name__}: {error}'}. The traceback is above."
         ) from error
     metric("engine_ready_s", round(time.monotonic() - started, 1))
     return made
+
+
+def cause(log: Path, start: int) -> str:
+    """The first error that a log tells of behind `start`, in bytes: that of the worker, before all that it led to."""
+    try:
+        with log.open("rb") as file:
+            file.seek(start)
+            lines = file.read(LOG_CAP).decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    found = (_ERROR.search(line) for line in lines)
+    return next((match.group(1).rstrip(" .") for match in found if match), "")
 
 
 def _write(wanted: Settings, target: Path, folder: Path) -> None:

@@ -102,6 +102,10 @@ def environment(stage: Stage, settings: Settings, bundle: Path) -> dict[str, str
         env |= _engine(settings, pair_of(stage, settings), settings.extract.engines if stage.name == "extract" else 1)
         if stage.name == "verify" and not has_gpu():
             env["TORCHDYNAMO_DISABLE"] = "1"  # else a function of a few lines behind the log-probabilities is compiled
+        if stage.drafts and not has_gpu():
+            env["VLLM_MLA_DISABLE"] = (
+                "1"  # on the CPU it takes cache blocks of 16, and a draft's attention multiples of 32
+            )
     elif stage.name in ("target", "train"):
         env["OMP_NUM_THREADS"] = str(_threads(1))
     return {**env, **settings.stage_env.get(stage.name, {})}

@@ -17,6 +17,7 @@ from pipeline import conversations
 from pipeline.chat.load import Chat
 from pipeline.conversations import Conversation, Message
 from pipeline.dataset import Sample
+from pipeline.draft.recipe import VALIDATED
 from pipeline.masking import MaskError
 
 HELD_OUT, TRAINED, EVERYDAY = "held-out", "trained", "everyday"
@@ -79,9 +80,10 @@ def ends(target: Path, marks: Mapping[str, Any] | None) -> frozenset[int]:
 
 
 def trained(samples: Sequence[Sample], size: int, longest: int) -> PromptSet:
-    """Of samples of the run's own data set, spread over it."""
-    step = max(1, len(samples) // size)
-    picked = (_opening(sample.token_ids, sample.loss_mask) for sample in samples[::step])
+    """Of samples of the run's own data set, spread over those that the trainer does not hold out: its last tenth."""
+    learnt = samples[: max(1, int(len(samples) * (1 - VALIDATED)))]
+    step = max(1, len(learnt) // size)
+    picked = (_opening(sample.token_ids, sample.loss_mask) for sample in learnt[::step])
     return _set(TRAINED, picked, size, longest, "samples of this run's data set, which were trained on")
 
 

@@ -29,17 +29,15 @@ class Plain:
         import torch
         from vllm import LLM
 
-        gpu = torch.cuda.is_available()
         self._llm: Any = LLM(
             model=str(target),
             dtype=dtype,
             tensor_parallel_size=tensor_parallel,
             max_model_len=max_length,
             trust_remote_code=True,
-            enforce_eager=not gpu,
+            enforce_eager=not torch.cuda.is_available(),
             enable_prefix_caching=False,
             disable_log_stats=False,  # they are the counters
-            attention_config={} if gpu else {"backend": "CPU_MLA"},
             **more,
         )
 
