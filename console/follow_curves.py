@@ -13,7 +13,7 @@ from console.store import Snapshot
 from remote import protocol
 from remote.link.errors import LinkError
 
-PAUSE = 0.5
+PAUSE = 1.0
 """Seconds between two questions: a curve moves no faster than an eye."""
 
 

@@ -105,7 +105,12 @@ def _verified(connection: headless.Connection) -> str:
 
 
 def _look(connection: headless.Connection, name: str | None) -> SweepView:
-    params: Mapping[str, Any] = {"sweep": name, "project": connection.project.name}
+    # With an id of its own the question waits for the next link when this one is lost: the sweep needs none.
+    params: Mapping[str, Any] = {
+        "sweep": name,
+        "project": connection.project.name,
+        "request_id": uuid.uuid4().hex,
+    }
     return from_wire(SweepView, connection.request(protocol.SWEEPS, timeout=START_TIMEOUT, **params)["sweep"])
 
 

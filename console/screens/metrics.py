@@ -158,7 +158,12 @@ class MetricsScreen(View):
             plots.styles.grid_size_columns = columns
         for place, plot in enumerate(self.query(CurvePlot)):
             group = shown[place] if place < len(shown) else None
-            plot.show(group, here=group is not None and group.name == here and len(shown) > 1, height=height // rows)
+            plot.show(
+                group,
+                here=group is not None and group.name == here and len(shown) > 1,
+                width=width // columns,
+                height=height // rows,
+            )
 
     # Moving ------------------------------------------------------------------------------------------------
 

@@ -21,19 +21,19 @@ class CurvePlot(PlotextPlot):
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
         self.display = False
-        self._shown: tuple[Group | None, bool, int] = (None, False, 0)
+        self._shown: tuple[Group | None, bool, int, int] = (None, False, 0, 0)
 
-    def show(self, group: Group | None, here: bool = False, height: int = 0) -> None:
-        """`here`: the cursor of the list stands on this group. `height`: rows that the plot will have."""
-        if (group, here, height) == self._shown:
+    def show(self, group: Group | None, here: bool = False, width: int = 80, height: int = 0) -> None:
+        """`here`: the cursor of the list stands on this group. `width`, `height`: cells that the plot will have."""
+        if (group, here, width, height) == self._shown:
             return
-        self._shown = (group, here, height)
+        self._shown = (group, here, width, height)
         self.display = group is not None
         if group is not None:
-            self._draw(group, here, height)
+            self._draw(group, here, width, height)
             self.refresh()
 
-    def _draw(self, group: Group, here: bool, height: int) -> None:
+    def _draw(self, group: Group, here: bool, width: int, height: int) -> None:
         plt = self.plt
         plt.clear_figure()
         latest = " ".join(figure(line.latest, group.name) for line in group.training[:NAMED])
@@ -42,7 +42,7 @@ class CurvePlot(PlotextPlot):
         legend = 1 < len(group.lines) <= height // 3
         for line in group.lines:
             colour = _LINES[(line.position - 1 if line.position else 0) % len(_LINES)]
-            steps, values = list(line.steps), list(line.values)
+            steps, values = _thin(line.steps, width), _thin(line.values, width)
             if line.validation:
                 label = _label(line.name) if legend else None
                 plt.scatter(steps, values, marker="◆", color=colour, label=label)
@@ -55,6 +55,13 @@ class CurvePlot(PlotextPlot):
         if any(line.stepped for line in group.lines):
             ticks = _steps(group)
             plt.xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
+
+
+def _thin(points: tuple[float, ...], width: int) -> list[float]:
+    """As many as there are columns to draw them in, the last one always: every point costs time and none is seen."""
+    every = -(-len(points) // max(1, width)) or 1
+    kept = list(points[::every])
+    return kept if not points or (len(points) - 1) % every == 0 else [*kept, points[-1]]
 
 
 def _label(name: str) -> str:

@@ -34,7 +34,9 @@ async def test_nothing_is_asked_or_drawn_while_nothing_is_new(monkeypatch: pytes
     async with opened(host) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: plots(app) and app.snapshot.curves_of, "a plot")
-        await pilot.pause()
+        for _ in range(3):  # the plots find their height
+            app._show()
+            await pilot.pause(0.05)
         asked, before = len(host.asked(protocol.METRICS)), len(drawn)
         for _ in range(5):
             host.push_run()
