@@ -99,7 +99,7 @@ def _judge(judged: Judged, wanted: Settings, samples: Sequence[Sample], target: 
         judged.add([], rotary.GATE, f"no reference forward: {room.told}")
         return
     progress("comparing with a plain forward", 0, None)
-    reports, why = reference.check(target, total, layers, chosen.samples, whole)
+    reports, why = reference.check(target, layers, chosen.samples, whole, head.final_norm_of(target, config))
     judged.add(reports, rotary.GATE, why)
     judged.about["reference"] = "" if why else f"transformers on the host, in 32-bit floats; {room.told}"
 
@@ -127,8 +127,9 @@ def _repeat(
         wanted.extract.endpoint,
     ) as engine:
         part = portion.choose(samples, wanted.max_length, engine.step_tokens, judged.spoilt)
-        before = repeated.stored(products.hidden_states(), part)
-        again = repeated.repeat(engine, part, before, lambda label: progress(label, 0, None))
+        before = repeated.stored(products.hidden_states(), part.samples)
+        walk = repeated.Repetition(engine, part, before, lambda label: progress(label, 0, None))
+        again = walk.run(lambda sample: _batch_of(sample, samples, wanted.batch_size), samples)
         judged.about |= {
             "backend": chosen_backend,
             "step_tokens": engine.step_tokens,
@@ -139,6 +140,12 @@ def _repeat(
     shutil.rmtree(scratch, ignore_errors=True)
     judged.add(again.reports)
     return part, again, before
+
+
+def _batch_of(sample: Sample, samples: Sequence[Sample], size: int) -> dict[int, Any]:
+    """The stored states of the samples that `extract` makes in one batch with this one."""
+    place = next(k for k, one in enumerate(samples) if one.index == sample.index) // size * size
+    return repeated.stored(products.hidden_states(), samples[place : place + size])
 
 
 def _conclude(judged: Judged, samples: Sequence[Sample], digest: str) -> None:
@@ -159,7 +166,7 @@ def _conclude(judged: Judged, samples: Sequence[Sample], digest: str) -> None:
         return
     cause = remedies.first(judged.faults)
     condemned = dict(judged.spoilt)
-    if remedies.of(cause.fault).wide:
+    if remedies.of(cause).wide:
         condemned = {sample.index: cause.fault for sample in samples}
     verified.write(Verdict(digest, tuple(judged.reports), about))  # before the lines: a kill between leaves it failed
     artifact(products.verdict())

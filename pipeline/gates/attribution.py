@@ -16,8 +16,12 @@ from pipeline.gates.report import GateReport, failed, passed
 GATE = "attribution"
 
 
-def check(alone: Sequence[Any], batched: Sequence[Any]) -> GateReport:
-    """`alone[i]` [S, L, H] is sample i by itself, `batched[i]` [R, L, H] what the batch gave for it."""
+def check(alone: Sequence[Any], batched: Sequence[Any], names: Sequence[str] = ()) -> GateReport:
+    """`alone[i]` [S, L, H] is sample i by itself, `batched[i]` [R, L, H] what the batch gave for it, in its order.
+
+    `names` are what the samples are called, `sample 3`.
+    """
+    names = names or [f"sample {i}" for i in range(len(alone))]
     pairs = list(zip(alone, batched, strict=True))
     limit = max(allowed(found, own) for own, found in pairs)
     wrong = [i for i, (own, found) in enumerate(pairs) if not _own_rows(own, found, limit) == len(own) == len(found)]
@@ -28,14 +32,14 @@ def check(alone: Sequence[Any], batched: Sequence[Any]) -> GateReport:
             GATE,
             f"{len(pairs)} samples ({rows} rows) alone and in a batch differ by {worst:.1e} ({limit:.0e} allowed).",
         )
-    fault, sentence = _explain(alone, wrong[0], batched[wrong[0]], limit)
+    fault, sentence = _explain(alone, wrong[0], batched[wrong[0]], limit, names)
     return failed(GATE, fault, f"{len(wrong)} of {len(pairs)} samples differ in a batch; {sentence}")
 
 
-def _explain(alone: Sequence[Any], number: int, found: Any, limit: float) -> tuple[str, str]:
+def _explain(alone: Sequence[Any], number: int, found: Any, limit: float, names: Sequence[str]) -> tuple[str, str]:
     """(fault, sentence) for the first sample that is wrong."""
     own = alone[number]
-    told = f"sample {number} of {len(own)} rows"
+    told = f"{names[number]} of {len(own)} rows"
     if not len(found):
         return "shifted", f"{told} has none: others got them."
     if len(found) == len(own) and _in_place(own, found, limit):
@@ -49,14 +53,16 @@ def _explain(alone: Sequence[Any], number: int, found: Any, limit: float) -> tup
             f"{worst:.1e} ({limit:.0e} allowed).",
         )
     kept = _own_rows(own, found, limit)
+    if kept == len(own):
+        return "rows too many", f"{told} has {len(found) - kept} more behind its own."
     if kept < len(found):
         other = _holder(alone, number, found[kept], kept, limit)
         if other is not None:
-            return "shifted", f"{told} has the rows of sample {other}."
+            return "shifted", f"{told} has the rows of {names[other]}."
     if kept:
         return "truncated", f"{told} ends after {kept} of its own: the others were never captured."
     skipped = _place(own, found[0], limit)
-    if skipped:
+    if skipped and _own_rows(own[skipped:], found[: len(own) - skipped], limit) == min(len(own) - skipped, len(found)):
         return (
             "prefix-cache hit",
             f"{told} begins with its row {skipped}: those before came from the prefix cache and were never captured.",

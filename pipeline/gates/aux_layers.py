@@ -15,10 +15,19 @@ from pipeline.gates.report import GateReport, failed, passed
 GATE = "aux-layers"
 
 
-def check(states: Any, reference: Any, ids: Sequence[int]) -> GateReport:
+def check(states: Any, reference: Any, ids: Sequence[int], normed: Any = None) -> GateReport:
     """`states` [S, L, H] were captured as the vLLM ids `ids`; `reference` [S, N + 1, H] holds the input of every layer
-    of the target and the last one's output, so its index is vLLM's id."""
-    nearest = [_nearest(states[:, place], reference) for place in range(len(ids))]
+    of the target and the last one's output, so its index is vLLM's id. `normed` [S, H] is that output behind the final
+    norm."""
+    import torch
+
+    total = reference.shape[1] - 1
+    known = reference if normed is None else torch.cat([reference.float(), normed.float().unsqueeze(1)], dim=1)
+    nearest = [_nearest(states[:, place], known) for place in range(len(ids))]
+    if ids[-1] == total and nearest[-1] > total:
+        return failed(
+            GATE, "norm twice", f"The last captured layer, vLLM's id {total}, has the final norm in it already."
+        )
     wrong = [(asked, found) for asked, found in zip(ids, nearest, strict=True) if asked != found]
     if not wrong:
         return passed(GATE, f"The {len(ids)} captured layers are vLLM's ids {list(ids)}.")

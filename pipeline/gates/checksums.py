@@ -19,7 +19,7 @@ def check(entry: Mapping[str, Any] | None, tokens: str, digest: str, size: int, 
     cannot be read.
     """
     if entry is None:
-        return failed(GATE, "not extracted", "The manifest has no line of it (0 of 1).")
+        return failed(GATE, "not extracted", "The manifest has no line of it.")
     if entry.get("tokens_sha256") != tokens:
         return failed(
             GATE, "other tokens", f"It was extracted of {entry.get('rows')} tokens that are not the data set's."

@@ -33,7 +33,7 @@ def check(
     a function that takes states [S, H] to logits. `targets` [S, V] are the logits that the training is given; left out,
     they are made from `last` as they should be.
     """
-    right = _logits(_normed(last, norm, epsilon), head)
+    right = _logits(normed(last, norm, epsilon), head)
     given = right if targets is None else targets.float()
     allowed = _rounding(right, last.dtype) if allowed is None else allowed
     engine = engine_logits.float()
@@ -96,7 +96,7 @@ def _shifted(engine: Any, logits: Any, shift: int) -> float:
     return divergence(engine[-shift:], logits[:shift])
 
 
-def _normed(states: Any, weight: Any, epsilon: float) -> Any:
+def normed(states: Any, weight: Any, epsilon: float) -> Any:
     """RMSNorm in 32-bit floats, as the target types here have it."""
     import torch
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +36,14 @@ def check(
         return [], f"the target's config has {changes[0]}, which changes its logits behind the head"
     if not asked:
         return [], "no sample has two tokens"
-    try:
-        weights = Weights(target)
-        norm, head = weights.tensor(FINAL_NORM).float(), weights.head(config)
-    except StageError as error:
-        return [], str(error)
-    if str(config.get("model_type", "")).startswith(ADDS_ONE):
-        norm = norm + 1
     epsilon = config.get("rms_norm_eps")
     if epsilon is None:
         return [], "the target's config has no rms_norm_eps: its final norm is of another kind"
+    try:
+        weights = Weights(target)
+        norm, head = _norm(weights, config), weights.head(config)
+    except StageError as error:
+        return [], str(error)
     omitted = norm_left_out(trainer)
     reports = []
     for one in asked:
@@ -55,6 +53,22 @@ def check(
         told = f"Sample {one.sample}: {report.sentence}" + (f" {omitted}." if report.fault == "missing norm" else "")
         reports.append(GateReport(report.gate, report.passed, report.fault, told))
     return reports, ""
+
+
+def final_norm_of(target: Path, config: Mapping[str, Any]) -> Callable[[Any], Any] | None:
+    """The target's final norm of states [S, H]; None where it is of another kind than those known here."""
+    epsilon = config.get("rms_norm_eps")
+    try:
+        weight = _norm(Weights(target), config)
+    except StageError:
+        return None
+    return None if epsilon is None else lambda states: final_norm.normed(states, weight, float(epsilon))
+
+
+def _norm(weights: Weights, config: Mapping[str, Any]) -> Any:
+    """The weights [H] of the final norm. Raises StageError where there are none."""
+    weight = weights.tensor(FINAL_NORM).float()
+    return weight + 1 if str(config.get("model_type", "")).startswith(ADDS_ONE) else weight
 
 
 def norm_left_out(trainer: Path | None) -> str:

@@ -35,10 +35,6 @@ class Portion:
     fillers: tuple[Prompt, ...]
     """Long prompts that make the batch longer than one step of the engine takes."""
 
-    @property
-    def compared(self) -> list[Prompt]:
-        return [*(sample.token_ids for sample in self.samples), *self.made]
-
 
 def choose(samples: Sequence[Sample], max_length: int, step_tokens: int, suspects: Collection[int] = ()) -> Portion:
     """`step_tokens` is the engine's limit of a step, 0 for none; `suspects` are samples whose files have a fault."""

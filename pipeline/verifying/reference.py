@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,15 +54,20 @@ def room(target: Path) -> Room:
 
 
 def check(
-    target: Path, total: int, layers: Layers, samples: Sequence[Sample], stored: Mapping[int, Any]
+    target: Path,
+    layers: Layers,
+    samples: Sequence[Sample],
+    stored: Mapping[int, Any],
+    norm: Callable[[Any], Any] | None,
 ) -> tuple[list[GateReport], str]:
-    """(reports, why there are none). `stored` are states [S, L, H] by index of the sample."""
+    """(reports, why there are none). `stored` are states [S, L, H] by index of the sample; `norm` is the target's final
+    one, where it is of a known kind."""
     from pipeline.engine import forward
 
     chosen = sorted((s for s in samples if s.index in stored), key=lambda s: -len(s.token_ids))[:SAMPLES]
     chosen = [sample for sample in chosen if len(sample.token_ids) > 1]
     try:
-        engine = forward.Engine(target, range(-1, total), TOKENS, dtype="float32")
+        engine = forward.Engine(target, range(-1, layers.vllm_ids[-1]), TOKENS, dtype="float32")
     except Exception as error:  # of transformers, about a target that it does not know
         log.info("No reference forward.", exc_info=True)
         reason = str(error).strip().splitlines()
@@ -73,7 +78,7 @@ def check(
             (reference,) = engine.generate([sample.token_ids[:TOKENS]])  # [S, N + 1, H]: its index is vLLM's id
             found = stored[sample.index][:TOKENS]
             for report in (
-                aux_layers.check(found, reference, layers.vllm_ids),
+                aux_layers.check(found, reference, layers.vllm_ids, norm and norm(reference[:, -1].float())),
                 rotary.check(found, reference[:, list(layers.vllm_ids)]),
             ):
                 reports.append(

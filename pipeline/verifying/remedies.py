@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compat.switches import VARIABLE, parse
+from pipeline.gates import origin
 from pipeline.gates.report import GateReport
 
 AGAIN = "Relaunch extract, which does them again, then verify"
@@ -25,19 +26,20 @@ class Remedy:
     """Patches whose absence leads to it."""
 
 
+_ORIGIN = Remedy("Put back what differs, or start a new run: states of two origins are never mixed")
 _BY_FAULT = {
     "not extracted": Remedy("Relaunch extract, which does what is missing, then verify"),
     "file missing": Remedy(AGAIN),
     "truncated file": Remedy(AGAIN),
     "altered file": Remedy(f"Find out what wrote to the file. {AGAIN}"),
-    "other target": Remedy("Put the target back, or start a new run: states of two targets cannot be mixed"),
-    "other tokenizer": Remedy("Put the tokenizer back, or start a new run"),
-    "other dtype": Remedy("Set run.dtype back, or start a new run"),
-    "other max_length": Remedy("Set run.max_length back, or start a new run"),
+    "other target": _ORIGIN,
+    "other tokenizer": _ORIGIN,
+    "other dtype": _ORIGIN,
+    "other max_length": _ORIGIN,
     "empty data set": Remedy(PREPARE),
     "empty masks": Remedy(PREPARE),
-    "conversations lost": Remedy(PREPARE),
     "empty mask": Remedy(PREPARE),
+    "conversations lost": Remedy(PREPARE),
     "mask shifted": Remedy(PREPARE),
     "mask of another row": Remedy(PREPARE),
     "reasoning erased": Remedy(PREPARE),
@@ -79,8 +81,8 @@ _BY_FAULT = {
 """In the order in which they are told: a cause before what follows from it."""
 
 
-def of(fault: str) -> Remedy:
-    return _BY_FAULT.get(fault, Remedy(AGAIN))
+def of(report: GateReport) -> Remedy:
+    return _ORIGIN if report.gate == origin.GATE else _BY_FAULT.get(report.fault, Remedy(AGAIN))
 
 
 def first(faults: Sequence[GateReport]) -> GateReport:
@@ -92,7 +94,7 @@ def first(faults: Sequence[GateReport]) -> GateReport:
 def sentence(faults: Sequence[GateReport]) -> str:
     """What was found, what to do, and what else was found."""
     cause = first(faults)
-    remedy = of(cause.fault)
+    remedy = of(cause)
     off = [patch for patch in remedy.patches if patch in parse(os.environ.get(VARIABLE, "")).off]
     switched = f" Switched off here: {', '.join(off)}." if off else ""
     others = dict.fromkeys(report.fault for report in faults if report.fault != cause.fault)

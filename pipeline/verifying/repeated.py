@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import states
+from pipeline.dataset import Sample
 from pipeline.engine.backend import Engine
 from pipeline.gates import attribution
 from pipeline.gates.report import GateReport, failed, passed
@@ -34,110 +35,147 @@ class NextTokens:
 @dataclass(frozen=True)
 class Repeated:
     reports: tuple[GateReport, ...]
-    alone: Mapping[int, Any]
-    """States [S, L, H] of each sample of the portion by itself, where it has a row for each token."""
     next_tokens: tuple[NextTokens, ...]
 
 
-def stored(folder: Path, portion: Portion) -> dict[int, Any]:
-    """Index → the states of each sample of the portion, as they lie on the disk."""
+def stored(folder: Path, samples: Sequence[Sample]) -> dict[int, Any]:
+    """Index → states [R, L, H] as they lie on the disk."""
     found = {}
-    for sample in portion.samples:
+    for sample in samples:
         with states.opened(folder / f"hs_{sample.index}.safetensors") as file:
             found[sample.index] = file.all()
     return found
 
 
-def repeat(engine: Engine, portion: Portion, before: Mapping[int, Any], tell: Callable[[str], None]) -> Repeated:
-    """`before` are the stored states of the portion's samples, by index."""
-    prompts = portion.compared
-    alone = []
-    for number, prompt in enumerate(prompts):
-        tell(f"extracting {number + 1} of {len(prompts)} prompts alone")
-        alone += engine.captured([prompt])
-    tell("extracting them in a batch")
-    count = len(portion.samples)
-    order = [*prompts[:count], *portion.fillers, *prompts[count:]]
-    batched = engine.captured(order)
-    reports = _compare(engine, portion, before, alone, order, batched)
-    tell("asking the engine for its next tokens")
-    asked = [_next_tokens(engine, sample.index, sample.token_ids) for sample in _longest(portion)]
-    whole = {
-        sample.index: found
-        for sample, found in zip(portion.samples, alone, strict=False)
-        if len(found) == len(sample.token_ids)
-    }
-    return Repeated(tuple(reports), whole, tuple(one for one in asked if one is not None))
+class Repetition:
+    """One walk through a portion of the data with an engine."""
 
+    def __init__(
+        self, engine: Engine, portion: Portion, before: Mapping[int, Any], tell: Callable[[str], None]
+    ) -> None:
+        """`before` are the stored states of the portion's samples, by index."""
+        self._engine = engine
+        self._tell = tell
+        self._samples, self._made, self._fillers = portion.samples, portion.made, portion.fillers
+        self._before = before
+        self._alone: dict[Prompt, Any] = {}
+        """States [R, L, H] of each prompt when it was first extracted by itself."""
 
-def _compare(
-    engine: Engine,
-    portion: Portion,
-    before: Mapping[int, Any],
-    alone: Sequence[Any],
-    order: Sequence[Prompt],
-    batched: Sequence[Any],
-) -> list[GateReport]:
-    prompts = portion.compared
-    count, fillers = len(portion.samples), len(portion.fillers)
-    old = [before.get(sample.index) for sample in portion.samples] + [None] * len(portion.made)
-    # A prompt by itself is the measure, unless a part of it was not computed: then what is stored must do.
-    true = [own if len(own) == len(p) else kept for p, own, kept in zip(prompts, alone, old, strict=True)]
-    told = {
-        "stored": [(true[k], found) for k, found in enumerate(old) if found is not None],
-        "extracted alone": [(own, found) for own, found in zip(true, alone, strict=True) if found is not own],
-        "in a batch": [
-            (own, found) for own, found in zip(true, [*batched[:count], *batched[count + fillers :]], strict=True)
-        ],
-    }
-    reports = []
-    for how, pairs in told.items():
-        usable = [(own, found) for own, found in pairs if own is not None and len(own)]
-        if usable:
-            report = attribution.check([own for own, _ in usable], [found for _, found in usable])
-            reports.append(GateReport(report.gate, report.passed, report.fault, f"{how}: {report.sentence}"))
-    short = [k for k, (prompt, found) in enumerate(zip(order, batched, strict=True)) if len(prompt) != len(found)]
-    if short or not all(report.passed for report in reports[-1:]):
-        reports.append(_whole_batch(engine, order, batched, short))
-    missing = sum(own is None or len(own) != len(p) for p, own in zip(prompts, true, strict=True))
-    if missing and all(report.passed for report in reports):
-        reports.append(
-            failed(attribution.GATE, "rows missing", f"{missing} of {len(prompts)} prompts alone lack rows.")
-        )
-    if portion.fillers and all(report.passed for report in reports):
-        tokens = sum(map(len, order))
-        reports.append(
-            passed(
-                attribution.GATE,
-                f"A batch of {len(order)} prompts, {tokens} tokens, more than one step takes, is whole.",
+    def run(self, extracted_with: Callable[[Sample], Mapping[int, Any]], samples: Sequence[Sample]) -> Repeated:
+        """`extracted_with` gives the stored states of all samples that were one batch with this one, `samples` are
+        all of the data: both are only needed where something is wrong."""
+        prompts = [*(sample.token_ids for sample in self._samples), *self._made]
+        names = [f"sample {sample.index}" for sample in self._samples]
+        names += [f"made prompt {k}" for k in range(len(self._made))]
+        again = [self._by_itself(prompt) for prompt in prompts]
+        self._tell("extracting them in a batch")
+        count, fillers = len(self._samples), len(self._fillers)
+        order = [*prompts[:count], *self._fillers, *prompts[count:]]
+        batched = self._engine.captured(order)
+        kept = [self._before.get(sample.index) for sample in self._samples] + [None] * len(self._made)
+        # A prompt by itself is the measure, unless a part of it was not computed: then what is stored must do.
+        true = [own if len(own) == len(p) else old for p, own, old in zip(prompts, again, kept, strict=True)]
+        reports = [
+            *_compared("stored", true, kept, names),
+            *_compared(
+                "extracted alone", true, [None if f is t else f for f, t in zip(again, true, strict=True)], names
+            ),
+        ]
+        if reports and not reports[0].passed:
+            reports[0] = self._first_of_its_batch(reports[0], true, kept, extracted_with, samples)
+        together = _compared("in a batch", true, [*batched[:count], *batched[count + fillers :]], names)
+        if not all(report.passed for report in together) or any(
+            len(found) != len(prompt) for found, prompt in zip(batched, order, strict=True)
+        ):
+            fill = [f"filling prompt {k}" for k in range(fillers)]
+            together = [self._whole_batch(order, batched, [*names[:count], *fill, *names[count:]])]
+        reports += together
+        lost = [n for n, t, p in zip(names, true, prompts, strict=True) if t is None or len(t) != len(p)]
+        if lost and all(report.passed for report in reports):
+            told = (
+                f"{len(lost)} of {len(prompts)} prompts lack rows when they are extracted alone, the first {lost[0]}."
             )
+            reports.append(failed(attribution.GATE, "rows missing", told))
+        if fillers and all(report.passed for report in reports):
+            told = (
+                f"A batch of {len(order)} prompts, {sum(map(len, order))} tokens, more than one step takes, is whole."
+            )
+            reports.append(passed(attribution.GATE, told))
+        return Repeated(tuple(reports), tuple(self._next_tokens()))
+
+    def _by_itself(self, prompt: Prompt) -> Any:
+        if prompt not in self._alone:
+            self._tell(f"extracting prompts alone ({len(self._alone) + 1})")
+            self._alone[prompt] = self._engine.captured([prompt])[0]
+            return self._alone[prompt]
+        return self._engine.captured([prompt])[0]  # a repeated prompt: a prefix cache has it now
+
+    def _first_of_its_batch(
+        self,
+        report: GateReport,
+        true: Sequence[Any],
+        kept: Sequence[Any],
+        extracted_with: Callable[[Sample], Mapping[int, Any]],
+        samples: Sequence[Sample],
+    ) -> GateReport:
+        """Lost rows shift those of the samples behind: the first of the batch that is wrong shows the cause."""
+        order = [sample.index for sample in samples]
+        wrong = [
+            sample
+            for sample, own, found in zip(self._samples, true, kept, strict=False)
+            if own is not None and not attribution.check([own], [found]).passed
+        ]
+        states_of = extracted_with(min(wrong, key=lambda sample: order.index(sample.index)))
+        batch = [sample for sample in samples if sample.index in states_of]
+        alone = [self._alone.get(s.token_ids) for s in batch]
+        own = [
+            found if found is not None else self._by_itself(s.token_ids) for s, found in zip(batch, alone, strict=True)
+        ]
+        usable = [k for k, s in enumerate(batch) if len(own[k]) == len(s.token_ids)]
+        names = [f"sample {batch[k].index}" for k in usable]
+        better = attribution.check([own[k] for k in usable], [states_of[batch[k].index] for k in usable], names)
+        return report if better.passed else _named("stored", better)
+
+    def _whole_batch(self, order: Sequence[Prompt], batched: Sequence[Any], names: Sequence[str]) -> GateReport:
+        """What happened to a batch that is known to be wrong: each of its prompts alone, to see which was first."""
+        alone = [self._alone[prompt] if prompt in self._alone else self._by_itself(prompt) for prompt in order]
+        stored_states = {sample.token_ids: self._before[sample.index] for sample in self._samples}
+        true = [
+            own if len(own) == len(prompt) else stored_states.get(prompt)
+            for own, prompt in zip(alone, order, strict=True)
+        ]
+        report = next(iter(_compared("in a batch", true, batched, names)), None)
+        short = [k for k, prompt in enumerate(order) if len(prompt) != len(batched[k])]
+        if report is None or (report.passed and short):
+            told = f"in a batch: {len(short)} of {len(order)} prompts have not one row for each token"
+            return failed(attribution.GATE, "rows missing", f"{told}, the first is {names[short[0]]}.")
+        return report
+
+    def _next_tokens(self) -> list[NextTokens]:
+        self._tell("asking the engine for its next tokens")
+        found = []
+        for sample in sorted(self._samples, key=lambda sample: -len(sample.token_ids))[:ASKED]:
+            size = len(sample.token_ids)
+            first = min(FIRST, max(0, size - 1 - POSITIONS))
+            count = min(POSITIONS, size - 1 - first)
+            if count > 0:
+                told = self._engine.next_tokens(sample.token_ids, first, count)
+                found.append(NextTokens(sample.index, first, told))
+        return found
+
+
+def _compared(how: str, true: Sequence[Any], found: Sequence[Any], names: Sequence[str]) -> list[GateReport]:
+    """One report, or none where nothing can be compared."""
+    usable = [k for k in range(len(true)) if true[k] is not None and len(true[k]) and found[k] is not None]
+    if not usable:
+        return []
+    return [
+        _named(
+            how,
+            attribution.check([true[k] for k in usable], [found[k] for k in usable], [names[k] for k in usable]),
         )
-    return reports
+    ]
 
 
-def _whole_batch(engine: Engine, order: Sequence[Prompt], batched: Sequence[Any], short: Sequence[int]) -> GateReport:
-    """What happened to a batch that is known to be wrong: each of its prompts alone, to see which was first."""
-    alone = [engine.captured([prompt])[0] for prompt in order]
-    usable = [k for k, prompt in enumerate(order) if len(alone[k]) == len(prompt)]
-    report = attribution.check([alone[k] for k in usable], [batched[k] for k in usable])
-    if report.passed and short:
-        prompt, rows = order[short[0]], len(batched[short[0]])
-        return failed(
-            attribution.GATE,
-            "rows missing",
-            f"{len(short)} of {len(order)} prompts of a batch lack rows, the first has {rows} of {len(prompt)}.",
-        )
-    return report
-
-
-def _longest(portion: Portion) -> Sequence[Any]:
-    return sorted(portion.samples, key=lambda sample: -len(sample.token_ids))[:ASKED]
-
-
-def _next_tokens(engine: Engine, index: int, prompt: Prompt) -> NextTokens | None:
-    """None for a sample of a single token, behind which nothing stands."""
-    first = min(FIRST, max(0, len(prompt) - 1 - POSITIONS))
-    count = min(POSITIONS, len(prompt) - 1 - first)
-    if count < 1:
-        return None
-    return NextTokens(index, first, engine.next_tokens(prompt, first, count))
+def _named(how: str, report: GateReport) -> GateReport:
+    return GateReport(report.gate, report.passed, report.fault, f"{how}: {report.sentence}")
