@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,15 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from compat import record
-from compat.activate import activate
-from compat.switches import VARIABLE, parse
-from pipeline import dataset, environments, origin, products, settings, stages, store, verified
+from compat.switches import VARIABLE
+from pipeline import dataset, environments, extracting, origin, products, scratch, settings, stages, store, verified
 from pipeline.dataset import Sample
 from pipeline.engine import backend
+from pipeline.engine.driver import activate_driver
 from pipeline.gates import aux_layers, final_norm, loss_mask, rotary
+from pipeline.gates.numbers import EIGHT_BITS
 from pipeline.gates.report import GateReport
 from pipeline.problem import Problem
 from pipeline.report import Pace, StageError, artifact, metric, note, progress
+from pipeline.sample_files import FP8
 from pipeline.settings import Settings
 from pipeline.verified import Verdict
 from pipeline.verifying import files, head, masks, portion, reference, remedies, repeated
@@ -90,8 +91,10 @@ def _judge(judged: Judged, wanted: Settings, samples: Sequence[Sample], target: 
         return  # the engine need not be loaded to see it
     chosen, again, before = _repeat(judged, wanted, samples, target)
     whole = {s.index: before[s.index] for s in chosen.samples if len(before[s.index]) == len(s.token_ids)}
+    # 8-bit floats are too coarse for a distribution; that they keep what was extracted is the gate attribution's.
+    last = again.alone if _least(wanted) else whole
     asked = [one for one in again.next_tokens if one.sample in whole]
-    reports, why = head.check(target, config, whole, asked, _trainer(wanted))
+    reports, why = head.check(target, config, last, asked, _trainer(wanted))
     judged.add(reports, final_norm.GATE, why)
     room = reference.room(target)
     if not room.fits:
@@ -99,7 +102,8 @@ def _judge(judged: Judged, wanted: Settings, samples: Sequence[Sample], target: 
         judged.add([], rotary.GATE, f"no reference forward: {room.told}")
         return
     progress("comparing with a plain forward", 0, None)
-    reports, why = reference.check(target, layers, chosen.samples, whole, head.final_norm_of(target, config))
+    norm = head.final_norm_of(target, config)
+    reports, why = reference.check(target, layers, chosen.samples, whole, norm, _least(wanted))
     judged.add(reports, rotary.GATE, why)
     judged.about["reference"] = "" if why else f"transformers on the host, in 32-bit floats; {room.told}"
 
@@ -110,25 +114,16 @@ def _repeat(
     """The part of the data that was extracted again, what came of it, and its stored states."""
     chosen_backend = backend.choose(wanted.backend, endpoint=wanted.extract.endpoint)
     note(f"Extracting a part of the data again, backend {chosen_backend}.")
-    activate("driver", parse(os.environ.get(VARIABLE, "")), lambda applied: record.patch(applied, "driver"))
-    scratch = products.hidden_states() / ".verify-scratch"
-    shutil.rmtree(scratch, ignore_errors=True)  # of an attempt that was killed
-    scratch.mkdir()
+    activate_driver()
     progress("loading the target", 0, None)
     layers = origin.layers(wanted, target)
-    with backend.engine(
-        chosen_backend,
-        target,
-        layers,
-        wanted.max_length,
-        wanted.tensor_parallel,
-        wanted.dtype,
-        scratch,
-        wanted.extract.endpoint,
-    ) as engine:
+    with (
+        scratch.own(products.hidden_states()) as folder,
+        extracting.load(wanted, chosen_backend, target, layers, folder) as engine,
+    ):
         part = portion.choose(samples, wanted.max_length, engine.step_tokens, judged.spoilt)
         before = repeated.stored(products.hidden_states(), part.samples)
-        walk = repeated.Repetition(engine, part, before, lambda label: progress(label, 0, None))
+        walk = repeated.Repetition(engine, part, before, _least(wanted), lambda label: progress(label, 0, None))
         again = walk.run(lambda sample: _batch_of(sample, samples, wanted.batch_size), samples)
         judged.about |= {
             "backend": chosen_backend,
@@ -137,9 +132,13 @@ def _repeat(
             "made_prompts": len(part.made) + len(part.fillers),
             "next_tokens": f"the engine's own ({chosen_backend})",
         }
-    shutil.rmtree(scratch, ignore_errors=True)
     judged.add(again.reports)
     return part, again, before
+
+
+def _least(wanted: Settings) -> float:
+    """The error that the form of the stored states allows, beside that of their numbers."""
+    return EIGHT_BITS if wanted.extract.states == FP8 else 0.0
 
 
 def _batch_of(sample: Sample, samples: Sequence[Sample], size: int) -> dict[int, Any]:

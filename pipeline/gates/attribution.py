@@ -16,14 +16,14 @@ from pipeline.gates.report import GateReport, failed, passed
 GATE = "attribution"
 
 
-def check(alone: Sequence[Any], batched: Sequence[Any], names: Sequence[str] = ()) -> GateReport:
+def check(alone: Sequence[Any], batched: Sequence[Any], names: Sequence[str] = (), least: float = 0.0) -> GateReport:
     """`alone[i]` [S, L, H] is sample i by itself, `batched[i]` [R, L, H] what the batch gave for it, in its order.
 
-    `names` are what the samples are called, `sample 3`.
+    `names` are what the samples are called, `sample 3`; `least` is an error that is allowed at least.
     """
     names = names or [f"sample {i}" for i in range(len(alone))]
     pairs = list(zip(alone, batched, strict=True))
-    limit = max(allowed(found, own) for own, found in pairs)
+    limit = max([least, *(allowed(found, own) for own, found in pairs)])
     wrong = [i for i, (own, found) in enumerate(pairs) if not _own_rows(own, found, limit) == len(own) == len(found)]
     if not wrong:
         worst = max(float(row_errors(found, own).max()) for own, found in pairs)

@@ -9,6 +9,9 @@ from pipeline.gates.report import GateReport, failed, passed
 
 GATE = "origin"
 
+_UNSAID = {"states": "full"}
+"""What older lines of the manifest mean where they do not say it."""
+
 
 def check(entry: Mapping[str, Any], wanted: Mapping[str, Any]) -> GateReport:
     """`entry` is a line of the manifest, `wanted` what `pipeline.origin.of` says of the run."""
@@ -22,7 +25,7 @@ def check(entry: Mapping[str, Any], wanted: Mapping[str, Any]) -> GateReport:
             f"{[k - 1 for k in ids]}, not {outputs}.",
         )
     for key, value in wanted.items():
-        found = entry.get(key)
+        found = entry.get(key, _UNSAID.get(key))
         if found != value:
             shown = [one[:12] + "…" if isinstance(one, str) and len(one) > 40 else one for one in (found, value)]
             fault = "wrong layer" if key == "layers" else f"other {key}"

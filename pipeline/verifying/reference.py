@@ -59,9 +59,10 @@ def check(
     samples: Sequence[Sample],
     stored: Mapping[int, Any],
     norm: Callable[[Any], Any] | None,
+    least: float,
 ) -> tuple[list[GateReport], str]:
     """(reports, why there are none). `stored` are states [S, L, H] by index of the sample; `norm` is the target's final
-    one, where it is of a known kind."""
+    one, where it is of a known kind; `least` is the error that the form of the states allows."""
     from pipeline.engine import forward
 
     chosen = sorted((s for s in samples if s.index in stored), key=lambda s: -len(s.token_ids))[:SAMPLES]
@@ -79,7 +80,7 @@ def check(
             found = stored[sample.index][:TOKENS]
             for report in (
                 aux_layers.check(found, reference, layers.vllm_ids, norm and norm(reference[:, -1].float())),
-                rotary.check(found, reference[:, list(layers.vllm_ids)]),
+                rotary.check(found, reference[:, list(layers.vllm_ids)], least),
             ):
                 reports.append(
                     GateReport(report.gate, report.passed, report.fault, f"Sample {sample.index}: {report.sentence}")

@@ -35,6 +35,8 @@ class NextTokens:
 @dataclass(frozen=True)
 class Repeated:
     reports: tuple[GateReport, ...]
+    alone: Mapping[int, Any]
+    """States of each sample of the portion when it was extracted by itself, by index."""
     next_tokens: tuple[NextTokens, ...]
 
 
@@ -51,9 +53,15 @@ class Repetition:
     """One walk through a portion of the data with an engine."""
 
     def __init__(
-        self, engine: Engine, portion: Portion, before: Mapping[int, Any], tell: Callable[[str], None]
+        self,
+        engine: Engine,
+        portion: Portion,
+        before: Mapping[int, Any],
+        least: float,
+        tell: Callable[[str], None],
     ) -> None:
-        """`before` are the stored states of the portion's samples, by index."""
+        """`before` are the stored states of the portion's samples, by index, which may differ by `least`."""
+        self._least = least
         self._engine = engine
         self._tell = tell
         self._samples, self._made, self._fillers = portion.samples, portion.made, portion.fillers
@@ -76,7 +84,7 @@ class Repetition:
         # A prompt by itself is the measure, unless a part of it was not computed: then what is stored must do.
         true = [own if len(own) == len(p) else old for p, own, old in zip(prompts, again, kept, strict=True)]
         reports = [
-            *_compared("stored", true, kept, names),
+            *_compared("stored", true, kept, names, self._least),
             *_compared(
                 "extracted alone", true, [None if f is t else f for f, t in zip(again, true, strict=True)], names
             ),
@@ -101,7 +109,8 @@ class Repetition:
                 f"A batch of {len(order)} prompts, {sum(map(len, order))} tokens, more than one step takes, is whole."
             )
             reports.append(passed(attribution.GATE, told))
-        return Repeated(tuple(reports), tuple(self._next_tokens()))
+        whole = {sample.index: self._alone[sample.token_ids] for sample in self._samples}
+        return Repeated(tuple(reports), whole, tuple(self._next_tokens()))
 
     def _by_itself(self, prompt: Prompt) -> Any:
         if prompt not in self._alone:
@@ -123,7 +132,7 @@ class Repetition:
         wrong = [
             sample
             for sample, own, found in zip(self._samples, true, kept, strict=False)
-            if own is not None and not attribution.check([own], [found]).passed
+            if own is not None and not attribution.check([own], [found], (), self._least).passed
         ]
         states_of = extracted_with(min(wrong, key=lambda sample: order.index(sample.index)))
         batch = [sample for sample in samples if sample.index in states_of]
@@ -133,7 +142,9 @@ class Repetition:
         ]
         usable = [k for k, s in enumerate(batch) if len(own[k]) == len(s.token_ids)]
         names = [f"sample {batch[k].index}" for k in usable]
-        better = attribution.check([own[k] for k in usable], [states_of[batch[k].index] for k in usable], names)
+        better = attribution.check(
+            [own[k] for k in usable], [states_of[batch[k].index] for k in usable], names, self._least
+        )
         return report if better.passed else _named("stored", better)
 
     def _whole_batch(self, order: Sequence[Prompt], batched: Sequence[Any], names: Sequence[str]) -> GateReport:
@@ -164,7 +175,9 @@ class Repetition:
         return found
 
 
-def _compared(how: str, true: Sequence[Any], found: Sequence[Any], names: Sequence[str]) -> list[GateReport]:
+def _compared(
+    how: str, true: Sequence[Any], found: Sequence[Any], names: Sequence[str], least: float = 0.0
+) -> list[GateReport]:
     """One report, or none where nothing can be compared."""
     usable = [k for k in range(len(true)) if true[k] is not None and len(true[k]) and found[k] is not None]
     if not usable:
@@ -172,7 +185,7 @@ def _compared(how: str, true: Sequence[Any], found: Sequence[Any], names: Sequen
     return [
         _named(
             how,
-            attribution.check([true[k] for k in usable], [found[k] for k in usable], [names[k] for k in usable]),
+            attribution.check([true[k] for k in usable], [found[k] for k in usable], [names[k] for k in usable], least),
         )
     ]
 

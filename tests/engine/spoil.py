@@ -14,6 +14,8 @@ from typing import Any
 
 INDEX = 3
 """Of the sample that single faults go to."""
+BATCH = 8
+"""Samples of a batch, as run.batch_size has it."""
 BLOCK = 16
 """Tokens of a block of the KV cache."""
 
@@ -57,9 +59,6 @@ class Products:
         path = self.dataset / "dataset.jsonl"
         rows = [change(json.loads(line)) for line in path.read_text().splitlines()]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows if row is not None))
-
-    def all_states(self) -> list[Any]:
-        return [self.load(index)["hidden_states"] for index in self.indices()]
 
 
 def altered_file(p: Products) -> None:
@@ -154,27 +153,28 @@ def rows_too_many(p: Products) -> None:
     p.save(INDEX, torch.cat([states, states[-1:]]))
 
 
-def cut_by_length(p: Products, kept: list[Any]) -> None:
-    """As speculators' generator cuts what was captured: by the prompts' lengths, whatever is there."""
+def cut_by_length(p: Products, captured: Callable[[list[Any]], list[Any]]) -> None:
+    """As speculators' generator cuts what was captured: by the prompts' lengths, whatever is there, batch by batch."""
     import torch
 
-    stream, start = torch.cat(kept), 0
-    for index, states in zip(p.indices(), p.all_states(), strict=True):
-        p.save(index, stream[start : start + len(states)])
-        start += len(states)
+    numbers = p.indices()
+    for first in range(0, len(numbers), BATCH):
+        batch = numbers[first : first + BATCH]
+        every = [p.load(index)["hidden_states"] for index in batch]
+        stream, start = torch.cat(captured(every)), 0
+        for index, states in zip(batch, every, strict=True):
+            p.save(index, stream[start : start + len(states)])
+            start += len(states)
 
 
 def truncated(p: Products) -> None:
-    """Chunked prefill: a prompt in the middle was run in part, and those behind it shift (chunked-prefill)."""
-    kept = p.all_states()
-    kept[2] = kept[2][: len(kept[2]) // 2]
-    cut_by_length(p, kept)
+    """Chunked prefill: a prompt of each batch was run in part, and those behind it shift (chunked-prefill)."""
+    cut_by_length(p, lambda every: [*every[:2], *(s[: len(s) // 2] for s in every[2:3]), *every[3:]])
 
 
 def prefix_cache_hit(p: Products) -> None:
     """The common beginning of all prompts but the first came from the cache (prefix-cache-rows)."""
-    every = p.all_states()
-    cut_by_length(p, [every[0], *(states[BLOCK:] for states in every[1:])])
+    cut_by_length(p, lambda every: [every[0], *(states[BLOCK:] for states in every[1:])])
 
 
 def prefix_cache_hit_guarded(p: Products) -> None:
@@ -187,20 +187,21 @@ def shifted_by_one(p: Products) -> None:
     """A row that belongs to nobody stands before the others."""
     import torch
 
-    every = p.all_states()
-    stray = torch.randn_like(every[0][:1].float()).to(every[0].dtype)
-    cut_by_length(p, [stray, *every])
+    def captured(every: list[Any]) -> list[Any]:
+        return [torch.randn_like(every[0][:1].float()).to(every[0].dtype), *every]
+
+    cut_by_length(p, captured)
 
 
 def shifted_order(p: Products) -> None:
-    """Two samples of one length have each other's states (result-order)."""
-    every = p.all_states()
-    lengths = [len(states) for states in every]
-    first = next(k for k, length in enumerate(lengths) if lengths.count(length) > 1)
-    second = lengths.index(lengths[first], first + 1)
-    numbers = p.indices()
-    p.save(numbers[first], every[second])
-    p.save(numbers[second], every[first])
+    """Samples of one length have each other's states (result-order)."""
+    by_length: dict[int, list[int]] = {}
+    for index in p.indices():
+        by_length.setdefault(len(p.load(index)["hidden_states"]), []).append(index)
+    for same in by_length.values():
+        every = [p.load(index)["hidden_states"] for index in same]
+        for index, states in zip(same, [*every[1:], every[0]], strict=True):
+            p.save(index, states)
 
 
 def wrong_slots(p: Products) -> None:

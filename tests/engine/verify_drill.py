@@ -46,7 +46,7 @@ class Lender:
         self.starts = 0
 
     def __call__(self, name: str, target: Path, *asked: Any) -> Lent:
-        *same, _ = asked  # a stage's own scratch folder is gone before the engine is
+        same = asked[:4]  # a stage's own scratch folder is gone before the engine is
         key = repr((name, str(target), same))
         if key not in self._lent:
             self.close()
