@@ -62,7 +62,9 @@ def _explain(alone: Sequence[Any], number: int, found: Any, limit: float, names:
     if kept:
         return "truncated", f"{told} ends after {kept} of its own: the others were never captured."
     skipped = _place(own, found[0], limit)
-    if skipped and _own_rows(own[skipped:], found[: len(own) - skipped], limit) == min(len(own) - skipped, len(found)):
+    rest = len(own) - (skipped or 0)
+    in_a_row = _own_rows(own[len(own) - rest :], found[:rest], limit) == min(rest, len(found))
+    if skipped and in_a_row and (rest > 1 or len(found) == rest):
         return (
             "prefix-cache hit",
             f"{told} begins with its row {skipped}: those before came from the prefix cache and were never captured.",

@@ -97,6 +97,7 @@ def sentence(faults: Sequence[GateReport]) -> str:
     remedy = of(cause)
     off = [patch for patch in remedy.patches if patch in parse(os.environ.get(VARIABLE, "")).off]
     switched = f" Switched off here: {', '.join(off)}." if off else ""
-    others = dict.fromkeys(report.fault for report in faults if report.fault != cause.fault)
+    # What spoils the whole data set spoils it for the gates behind, too; the verdict on disk has them all.
+    others = dict.fromkeys(report.fault for report in faults if report.fault != cause.fault and not remedy.wide)
     besides = f" Also found: {', '.join(others)}." if others else ""
     return f"{cause.fault} ({cause.gate}): {cause.sentence}{switched} {remedy.text}.{besides}"

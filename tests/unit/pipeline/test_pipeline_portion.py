@@ -70,4 +70,7 @@ def test_the_cause_is_told_before_what_follows_from_it(monkeypatch: pytest.Monke
     ]
     told = remedies.sentence(faults)
     assert told.startswith("rotary (rotary): The first is right. Switched off here: cpu-rotary. Let the engine rotate")
-    assert told.endswith("Also found: wrong layer, numbers differ.")
+    assert told.endswith("and verify.")
+    single = remedies.sentence([failed("finite", "NaN", "One is."), failed("rows", "rows missing", "Two are.")])
+    assert single.startswith("NaN (finite): One is. Relaunch extract")
+    assert single.endswith("Also found: rows missing.")
