@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline import identity, loadcheck, products, store
+from pipeline import identity, loadcheck, products, states, store
 from pipeline.dataset import Sample
 from pipeline.draft import model as draft_model
 from pipeline.draft import profile, prompts, target_folder, teacher
@@ -221,18 +221,18 @@ def _vocabulary(found: Case) -> GateReport:
 def _lessons(found: Case, simulation: Simulation) -> tuple[list[Lesson], list[GateReport]]:
     """The samples as lessons, and what comparing their states with a forward of the target says."""
     import torch
-    from safetensors.torch import load_file
 
     model = simulation.target.model
     served = list(found.config["eagle_aux_hidden_state_layer_ids"])
     reports: list[GateReport] = []
     lessons = []
     for sample in found.samples:
-        stored = load_file(found.states / f"hs_{sample.index}.safetensors")["hidden_states"].to(model.device)
+        with states.opened(found.states / f"hs_{sample.index}.safetensors") as file:
+            stored = file.all().to(model.device)
         ids = torch.tensor(sample.token_ids, device=model.device)
         with torch.no_grad():
             output = model(ids[None], output_hidden_states=True, use_cache=False)
-        reference = torch.stack([states[0] for states in output.hidden_states], dim=1)
+        reference = torch.stack([layer[0] for layer in output.hidden_states], dim=1)
         reports += _compare(sample, stored, reference, served)
         dtype = model.dtype
         lessons.append(

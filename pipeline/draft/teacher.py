@@ -7,7 +7,7 @@ altered: where an altered one does better than the one as it is, that part is wr
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -42,10 +42,6 @@ class Score:
     loss: float
     """Mean over the steps of KL(target ‖ draft) in nats. It moves where no token does: a draft model's accuracy may
     hardly suffer from a wrong norm or a wrong layer, and its loss does, for it was trained to be low."""
-
-    @property
-    def mean(self) -> float:
-        return sum(self.named) / len(self.named)
 
     @property
     def told(self) -> str:
@@ -105,17 +101,6 @@ def norm_output(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def without(model: Any, name: str) -> Iterator[None]:
-    """Without one of the norms before the fusing of the aux states: `input_norm` or `fc_norm`."""
-    kept = getattr(model, name)
-    setattr(model, name, None)
-    try:
-        yield
-    finally:
-        setattr(model, name, kept)
-
-
-@contextmanager
 def rotated(model: Any, parameters: Mapping[str, Any]) -> Iterator[None]:
     """With positions rotated as these `rope_parameters` say."""
     kept = model.rotary_emb
@@ -126,7 +111,3 @@ def rotated(model: Any, parameters: Mapping[str, Any]) -> Iterator[None]:
         yield
     finally:
         model.rotary_emb = kept
-
-
-Alteration = Callable[[Any], Any]
-"""Makes a context in which a draft model is altered."""
