@@ -1,0 +1,98 @@
+"""What the fault drill of the stage `verify` saw: rows in `build/reports/*.jsonl`, and a table of them for people.
+
+`make readme` writes the table of the last drill into the README.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import reports
+
+README = Path(__file__).parents[2] / "README.md"
+BEGIN, END = "<!-- verify: begin -->\n", "<!-- verify: end -->\n"
+FAULTS, CLEAN = "verify-faults", "verify-clean"
+KEYS = {FAULTS: ("injected", "backend"), CLEAN: ("type", "backend")}
+FIGURES = {
+    "attribution": r"differ by ([0-9.e+-]+)",
+    "final-norm": r"mean KL ([0-9.e+-]+)",
+    "rotary": r"from the reference by ([0-9.e+-]+)",
+}
+
+
+def add(name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Adds rows; one takes the place of an older one of the same subject. Then the table is made anew."""
+    reports.FOLDER.mkdir(parents=True, exist_ok=True)
+    kept = {tuple(str(row[key]) for key in KEYS[name]): row for row in [*_read(name), *rows]}
+    lines = "".join(json.dumps(row) + "\n" for row in kept.values())
+    (reports.FOLDER / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    reports.write("verify", table())
+
+
+def largest(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Gate → the largest figure that it gave in any of the runs."""
+    found: dict[str, float] = {}
+    for result in results.values():
+        for gate, _, sentence in result["reports"]:
+            for figure in re.findall(FIGURES.get(gate, r"(?!)"), sentence):
+                found[gate] = max(found.get(gate, 0.0), float(figure))
+    return found
+
+
+def table() -> str:
+    """Markdown: each fault and its name, then the runs without a fault."""
+    faults = [
+        (row["injected"], row["backend"], f"**{row['fault'] or 'nothing'}** ({row['gate']})", _short(row["sentence"]))
+        for row in _read(FAULTS)
+    ]
+    clean = [
+        (
+            row["type"],
+            row["backend"],
+            row["seeds"],
+            row["targets"],
+            row["alarms"],
+            *(f"{row['largest'].get(gate, 0):.1e}" for gate in FIGURES),
+        )
+        for row in _read(CLEAN)
+    ]
+    first = reports.table(("injected", "backend", "named", "in the words of the stage"), faults)
+    head = (
+        "target",
+        "backend",
+        "data sets",
+        "targets",
+        "false alarms",
+        "alone against batch",
+        "KL",
+        "against reference",
+    )
+    return f"{first}\n{reports.table(head, clean)}"
+
+
+def _read(name: str) -> list[dict[str, Any]]:
+    try:
+        lines = (reports.FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in lines]
+
+
+def _short(sentence: str) -> str:
+    said = sentence.split(" are not to be trained on: ")[-1].split("): ", 1)[-1]
+    return said if len(said) < 160 else f"{said[:157]}…"
+
+
+def main() -> None:
+    text = README.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    README.write_text(f"{before}{BEGIN}\n{table()}\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
