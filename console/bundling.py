@@ -102,6 +102,7 @@ def make(gathered: Gathered, view: RunView, pass_env: tuple[str, ...], embedded:
     gathered.files["patches.json"] = json.dumps(patches, indent=1, sort_keys=True).encode()
     about = {
         "run": view.run,
+        "state": view.state,
         "project": view.project,
         "pair": view.pair,
         "code": PurePosixPath(str(described.get("bundle", ""))).name,

@@ -11,7 +11,6 @@ import typer
 
 from console import archive, bundling, headless, metrics_report, repeat, sweep_command
 from console.archive import Archive
-from console.errors import UserError
 from console.options import HostOption, JsonOption, ProjectOption, RunOption, StageArgument, answer
 from console.project import Project, open_project
 from console.sanitise import sanitise
@@ -102,8 +101,6 @@ def repeat_run(
             remedy = f"follow it with `eyas status`, then `eyas bundle {started} --against {file}`."
             answer({"run": started}, f"Run {started} goes on; {remedy}", as_json)
             return
-        if view.state != DONE:
-            raise UserError(f"Run {started} ended {view.state}, so there is nothing to compare.", "See `eyas status`.")
         _answer_compared(connection, given, view, as_json)
 
 
@@ -114,9 +111,12 @@ def _compare(given: Archive, opened: Project, run: str | None, as_json: bool) ->
 
 def _answer_compared(connection: headless.Connection, given: Archive, view: RunView, as_json: bool) -> None:
     found = bundling.fetch_figures(connection.request, view.run)
-    body = repeat.report_json(given, view.run, found)
-    answer(body, repeat.report_text(given, view.run, found), as_json)
-    if not body["equal"]:
+    body = {**repeat.report_json(given, view.run, found), "state": view.state}
+    text = [repeat.report_text(given, view.run, found)]
+    if view.state != DONE:
+        text.append(f"Run {view.run} is {view.state}, and that of the bundle was {given.about.get('state')}.")
+    answer(body, "\n".join(text), as_json)
+    if not body["equal"] or view.state != DONE:
         raise typer.Exit(1)
 
 
