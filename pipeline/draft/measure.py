@@ -11,7 +11,7 @@ from pipeline import origin, products
 from pipeline.chat.load import chat_of
 from pipeline.dataset import Sample
 from pipeline.draft import model as draft_model
-from pipeline.draft import prompts, simulate
+from pipeline.draft import prompts, serve, simulate
 from pipeline.draft.acceptance import Answer
 from pipeline.draft.prompts import PromptSet
 from pipeline.layers import Layers
@@ -44,7 +44,7 @@ def task(wanted: Settings, samples: Sequence[Sample], about: dict[str, Any], nam
     asked = wanted.evaluate
     proposed = wanted.train.ttt_steps
     max_tokens = min(asked.max_tokens, max(2, wanted.max_length // 2))
-    longest = wanted.max_length - max_tokens - proposed - 1  # the engine is made for run.max_length at most
+    longest = wanted.max_length - max_tokens - serve.margin(proposed)  # the engine is made for run.max_length at most
     chat = chat_of(target)
     made: dict[str, Callable[[], PromptSet]] = {
         prompts.HELD_OUT: lambda: prompts.held_out(

@@ -17,6 +17,12 @@ from pipeline.report import StageError
 _COUNTERS = "vllm:spec_decode_num_"
 
 
+def margin(proposed: int) -> int:
+    """Tokens of room behind the longest answer. Where a sequence with what is proposed, and what would be next, comes
+    near the engine's greatest length, it proposes nothing more for the whole batch."""
+    return 3 * (proposed + 1)
+
+
 class Plain:
     """vLLM with a target alone. Patches find their processes by themselves, through `compat/plugin`.
 
@@ -83,7 +89,7 @@ class Engine(Plain):
         self.proposed = proposed
         super().__init__(
             target or draft,
-            max_length + proposed + 1,  # near the end of it the engine proposes fewer tokens
+            max_length + margin(proposed),
             dtype=dtype,
             tensor_parallel=tensor_parallel,
             speculative_config=speculative,

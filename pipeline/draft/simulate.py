@@ -135,7 +135,8 @@ def answer(
     best, states = target.forward(prompt, cache)
     said, accepted = [best[-1]], []
     rows = [*prompt[1:], said[-1]]
-    while len(said) < max_tokens and said[-1] not in ends:
+    over = said[-1] in ends
+    while len(said) < max_tokens and not over:
         guess = draft.propose(rows, states, proposed)
         best, states = target.forward([said[-1], *guess], cache)
         right = 0
@@ -146,6 +147,7 @@ def answer(
         states = states[: right + 1]
         _drop(cache, proposed - right)
         said += rows
+        over = any(token in ends for token in rows)  # a draft may guess what comes after the end, too, and be right
     end = next((i + 1 for i, token in enumerate(said) if token in ends), len(said))
     return Answer(tuple(said[: min(end, max_tokens)]), tuple(accepted))
 
