@@ -75,7 +75,7 @@ def publish(folder: Path, step: int, fill: Callable[[Path], None]) -> Path:
     fill(half)
     _seal(half)
     if place.exists():  # cut short, or training came by a second time
-        shutil.rmtree(place)
+        _remove(place)
     half.rename(place)
     files.sync_folder(folder)
     return place
@@ -135,9 +135,17 @@ def prune(folder: Path, kept: int = KEPT) -> None:
         if checkpoint.folder.name == favourite:
             _lighten(checkpoint.folder)
         else:
-            # Without its marker first, so that a crash in between leaves no half that looks whole.
-            (checkpoint.folder / COMPLETE).unlink(missing_ok=True)
-            shutil.rmtree(checkpoint.folder)
+            _remove(checkpoint.folder)
+    for half in folder.glob(".step-*"):  # of attempts that were killed
+        shutil.rmtree(half)
+
+
+def _remove(checkpoint: Path) -> None:
+    """Renamed first, so that a crash in between leaves no half of it in place."""
+    doomed = checkpoint.with_name(f".{checkpoint.name}.old")
+    shutil.rmtree(doomed, ignore_errors=True)
+    checkpoint.rename(doomed)
+    shutil.rmtree(doomed)
 
 
 def _lighten(checkpoint: Path) -> None:
