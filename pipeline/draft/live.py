@@ -39,11 +39,11 @@ class Live(logging.Handler):
         self.validated: dict[str, float] | None = None
         """Figures of the latest validation."""
 
-    def attach(self) -> None:
-        """To be called once the trainer has set its loggers up."""
+    def attach(self, tell: bool = True) -> None:
+        """To be called once the trainer has set its loggers up; of several processes one tells."""
         logger = logging.getLogger(LOGGER)
         logger.propagate = False  # the log would have a table a step
-        logger.handlers = [self]
+        logger.handlers = [self if tell else logging.NullHandler()]
 
     def emit(self, record: logging.LogRecord) -> None:
         message: Any = record.msg

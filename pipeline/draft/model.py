@@ -85,7 +85,9 @@ def save(model: Any, folder: Path, state: dict[str, Any] | None = None) -> None:
     """
     import torch
     from speculators.train.checkpointer import convert_float_dtype, patch_config_dtype
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     weights = convert_float_dtype(model.state_dict() if state is None else state, torch.bfloat16)
     model.save_pretrained(folder, state_dict=weights)
     patch_config_dtype(folder / "config.json", torch.bfloat16)

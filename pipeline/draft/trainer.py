@@ -48,8 +48,7 @@ def derive(base: Any, folder: Path, record: Record, checkpoint: str, every: int,
             self._stop = Stop()
             steps = self.config.num_epochs * len(self.train_loader)
             self._live = Live(steps, self.global_step)
-            if self.rank == 0:
-                self._live.attach()
+            self._live.attach(tell=self.rank == 0)
             for epoch in range(self.current_epoch, self.config.num_epochs):
                 if epoch >= len(record.history):  # else it was killed right after it was judged
                     self.train_epoch(epoch)
