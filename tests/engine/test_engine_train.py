@@ -51,19 +51,6 @@ def test_another_draft_vocabulary_needs_no_other_data(ready: Run, tmp_path: Path
         training.done(ready, "vocab")
 
 
-def test_speculators_own_command_trains_on_the_data_as_it_is(ready: Run, tmp_path: Path) -> None:
-    p = ready.products
-    output = ready.script(
-        "speculators_train.py",
-        *(f"--verifier-name-or-path={p / 'target'}", f"--data-path={p / 'training_data'}"),
-        *(f"--hidden-states-path={p / 'hidden_states'}", f"--d2t-path={p / 'vocabulary' / 'd2t.npy'}"),
-        *(f"--t2d-path={p / 'vocabulary' / 't2d.npy'}", f"--save-path={tmp_path / 'stock'}", "--on-missing=raise"),
-        *("--num-workers=0", "--hidden-states-dtype=float32", "--total-seq-len=128", "--loss-implementation=eager"),
-        *("--draft-attn-impl=sdpa", "--epochs=1", "--max-steps=2", "--target-layer-ids", "2", "4", "5"),
-    )
-    assert "STEPS 2 " in output
-
-
 def test_a_draft_model_is_built_for_targets_of_every_shape(ready: Run, tmp_path: Path) -> None:
     output = ready.script("draft_targets.py", str(tmp_path / "targets"))
     found = {
