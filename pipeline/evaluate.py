@@ -126,7 +126,13 @@ def _binding(wanted: Settings, folder: Path, asked: Task) -> str:
         "draft": files.sha256(folder / "model.safetensors"),
         "config": files.sha256(folder / "config.json"),
         "sets": [one.to_json() for one in asked.sets],
-        "asked": [asked.proposed, asked.max_tokens, sorted(asked.ends), wanted.evaluate.simulate],
+        "asked": [
+            asked.proposed,
+            asked.max_tokens,
+            sorted(asked.ends),
+            wanted.evaluate.simulate,
+            wanted.evaluate.speed,
+        ],
         "versions": loadcheck.versions(),
         "dtype": loadcheck.number_format(wanted),
     }
