@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from operator import sub
+from itertools import chain, compress, islice
+from operator import le, lt, sub
 from statistics import median
+from typing import NamedTuple
 
 KEPT_STEPS = 32
 KNOWN_AFTER = 3
@@ -21,8 +23,46 @@ MAX_STALLS = 8
 TICK = 1.0
 """Bars show whole seconds."""
 
-Step = tuple[int, int | None, float, int, int]
-"""Units done, of how many, after so many seconds; number and byte offset of the line that shows it."""
+
+class Steps(NamedTuple):
+    """What a bar showed, one update after another, in columns of one length."""
+
+    done: Sequence[int]
+    total: Sequence[int | None]
+    elapsed: Sequence[float]
+    """Seconds on the bar's clock."""
+    places: Sequence[tuple[int, int]]
+    """Number and byte offset of the line that shows it."""
+
+    def part(self, start: int, stop: int | None = None) -> Steps:
+        """Those from number `start` on, before number `stop`."""
+        return Steps(self.done[start:stop], self.total[start:stop], self.elapsed[start:stop], self.places[start:stop])
+
+    def last_run(self) -> int:
+        """Where the bar began anew for the last time; 0 where it never did, or at the first."""
+        done, total, elapsed = self.done, self.total, self.elapsed
+        if (
+            total.count(total[0]) == len(total)
+            and all(map(le, done, islice(done, 1, None)))
+            and all(map(le, elapsed, islice(elapsed, 1, None)))
+        ):
+            return 0
+        place = len(done) - 1
+        while not (
+            done[place] < done[place - 1] or elapsed[place] < elapsed[place - 1] or total[place] != total[place - 1]
+        ):
+            place -= 1
+        return place
+
+
+def joined(parts: Sequence[Steps]) -> Steps:
+    """The steps of all parts, one after another."""
+    return Steps(
+        [*chain.from_iterable(part.done for part in parts)],
+        [*chain.from_iterable(part.total for part in parts)],
+        [*chain.from_iterable(part.elapsed for part in parts)],
+        [*chain.from_iterable(part.places for part in parts)],
+    )
 
 
 class Pace:
@@ -64,36 +104,40 @@ class Pace:
         self.line, self.at = line, at
         return True
 
-    def run(self, steps: Sequence[Step], at: float | None) -> int:
+    def run(self, steps: Steps, at: float | None) -> int:
         """Read what the bar shows one after another. The offset of the line of the last step; -1 without one."""
+        if not steps.done:
+            return -1
+        began = steps.last_run() + 1
+        moved = self._each(steps.part(0, began), at)
+        later = steps.part(began)
+        return max(moved, self._each(later.part(self._skip(later)), at))
+
+    def _each(self, steps: Steps, at: float | None) -> int:
         moved = -1
-        for done, total, elapsed, line, offset in steps[self._skip(steps) :]:
+        for done, total, elapsed, (line, offset) in zip(
+            steps.done, steps.total, steps.elapsed, steps.places, strict=True
+        ):
             if self.read(done, total, elapsed, line, at):
                 moved = offset
         return moved
 
-    def _skip(self, steps: Sequence[Step]) -> int:
-        """How many of the steps can be left out: the later ones push them out of what is kept.
+    def _skip(self, steps: Steps) -> int:
+        """How many of the steps, which go on from here, can be left out: the later ones push them out of what is kept.
 
         Only where the bar moves on evenly, without a gap that might be a stall.
         """
-        if len(steps) <= KEPT_STEPS + 1:
+        if len(steps.done) <= KEPT_STEPS + 1:
             return 0
-        done, elapsed = [self.done, *(s[0] for s in steps)], [self.elapsed, *(s[2] for s in steps)]
-        moved = [
-            self._moved,
-            *(now for one, other, now in zip(done, done[1:], elapsed[1:], strict=False) if other > one),
-        ]
-        if (
-            any(s[1] != self.total for s in steps)
-            or sorted(done) != done
-            or sorted(elapsed) != elapsed
-            or max(map(sub, moved[1:], moved), default=0.0) >= STALL_SECONDS
-        ):
+        done, elapsed = [self.done, *steps.done], [self.elapsed, *steps.elapsed]
+        moved = [self._moved, *compress(steps.elapsed, map(lt, done, steps.done))]
+        gaps = [*map(sub, islice(moved, 1, None), moved)]
+        longest = max(gaps, default=0.0)
+        if longest >= STALL_SECONDS and longest >= STALL_FACTOR * min((*gaps, *self._gaps)):
             return 0
-        place, gaps, ticks = len(steps) - 1, 0, 0
-        while place > 0 and min(gaps, ticks) <= KEPT_STEPS:
-            gaps += done[place + 1] > done[place]
+        place, moves, ticks = len(steps.done) - 1, 0, 0
+        while place > 0 and min(moves, ticks) <= KEPT_STEPS:
+            moves += done[place + 1] > done[place]
             ticks += done[place + 1] > done[place] and elapsed[place + 1] > elapsed[place]
             place -= 1
         if place:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from remote.logs.clock import Clock
 from remote.logs.findings import Milestone, Phase, Progress, Stall
 from remote.logs.milestones import Figure, figures_of, number
-from remote.logs.pace import Pace, Step
+from remote.logs.pace import Pace, Steps
 from remote.logs.phases import PhaseReader, phase_of_line
 from remote.logs.records import clean
 from remote.logs.stall import ended_stalls, running_stall
@@ -224,7 +224,7 @@ class ProgressReader:
         text: str,
         line: int = 0,
         offset: int = 0,
-        before: Iterable[Step] | None = None,
+        before: Steps | None = None,
     ) -> bool:
         """`before`: what the same bar showed earlier, not at its end; its phase was told by `works` already."""
         bar = read_bar(text, worker)
@@ -239,7 +239,9 @@ class ProgressReader:
             if pace is None:
                 self._numbered += 1
                 pace = self._paces[key] = Pace(self._numbered)
-            moved = pace.run([*(before or ()), (bar.done, bar.total, bar.seconds, line, offset)], self._now)
+            moved = pace.run(before, self._now) if before else -1
+            if pace.read(bar.done, bar.total, bar.seconds, line, self._now):
+                moved = offset
             if moved >= 0:
                 self._clock.wait_for(pace.number, moved)
         if before is None or (bar.total and bar.done == bar.total):
@@ -249,9 +251,10 @@ class ProgressReader:
         self._version += 1
         return True
 
-    def works(self, worker: str | None, phase: str, line: int) -> None:
-        """The worker's bar, which leads through that phase, moved on at `line`."""
-        self._phases.enter(worker, phase, line)
+    @property
+    def works(self) -> Callable[[str | None, str, int], None]:
+        """To be told that a worker's bar, which leads through that phase, moved on at that line."""
+        return self._phases.enter
 
     def read_milestone(self, worker: str | None, text: str, line: int = 0) -> None:
         self.figures(worker, phase_of_line(text), figures_of(text), text, line)

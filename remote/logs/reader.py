@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import replace
 from io import BytesIO
 from itertools import accumulate
@@ -12,19 +13,16 @@ from remote.logs.diagnosis import diagnose
 from remote.logs.fatal import FatalReader
 from remote.logs.findings import Findings
 from remote.logs.kinds import kind_of
+from remote.logs.outline import cuts, outline_of
 from remote.logs.prefixes import Line, Origin, read_line
 from remote.logs.progress import ProgressReader, end_of_bar
 from remote.logs.records import Segment, Splitter, clean
 from remote.logs.redrawn import Redrawn
-from remote.logs.skim import PLAIN, RETURN, UPDATES, Shapes
+from remote.logs.skim import PLAIN, RETURN, UPDATES
 from remote.logs.streams import Streams
 from remote.logs.weave import Weaver
 from remote.logs.wrapping import Wrapping
 
-PIECE_BYTES = 128 * 1024
-_SHAPES = Shapes(signs.TOKENS, woven=signs.WOVEN, bar=signs.BAR)
-"""Shared by all readers: it remembers sentences, not logs."""
-_NOT_PLAIN = re.compile(b"[^%c]" % PLAIN)
 _OFTEN = frozenset({PLAIN, signs.FIGURE, signs.DEATH})
 """Kinds of line that are said again and again; a traceback being printed makes the plain ones matter."""
 _ATTEMPT = re.compile(
@@ -139,50 +137,52 @@ class LogReader:
     # -- lines
 
     def _block(self, data: bytes, end: int) -> None:
-        """Whole lines up to `end`, in pieces that the processor's cache can hold."""
+        """Whole lines up to `end`, piece by piece."""
         start = 0
         if self._splitter.writing:
             start = data.index(b"\n") + 1
             self._read(self._splitter.complete(data[: start - 1]))
         self._redrawn = Redrawn(self._progress)
-        while start < end:
-            stop = data.rfind(b"\n", start, start + PIECE_BYTES) + 1 or data.index(b"\n", start + PIECE_BYTES) + 1
-            self._piece(data[start:stop])
-            start = stop
+        for begin, stop in cuts(data, start, end):
+            self._piece(data[begin:stop])
         self._redrawn.settle()
         self._redrawn = None
 
     def _piece(self, piece: bytes) -> None:
         """Read the lines that can matter and pass over the others."""
-        splitter = self._splitter
+        splitter, redrawn = self._splitter, self._redrawn
+        assert redrawn is not None
         first, offset = splitter.lines_read + 1, splitter.bytes_passed
-        kinds = _SHAPES.kinds(piece)
-        busy = self._busy
-        if busy or _NOT_PLAIN.search(kinds):
-            lines = BytesIO(piece).readlines()
-            starts = list(accumulate(map(len, lines), initial=offset))
-        waits, place = self._bars_can_wait, 0
+        kinds, places, spans = outline_of(piece)
+        busy, waits = self._busy, self._bars_can_wait
+        starts: list[int] = []
+        place = row = 0
         while place < len(kinds):
-            if not busy:
-                found = _NOT_PLAIN.search(kinds, place)
-                if found is None:
+            if busy:
+                starts = starts or [*accumulate(map(len, BytesIO(piece).readlines()), initial=0)]
+                start, stop = starts[place], starts[place + 1] - 1
+            else:
+                row = bisect_left(places, place, row)
+                if row == len(places):
                     break
-                place = found.start()
-            line, kind = lines[place], kinds[place]
-            if not (waits and self._is_read(line[:-1], kind, first + place, starts[place])):
-                splitter.move_to(first + place - 1, starts[place])
+                place, (start, stop) = places[row], spans[row]
+            line, kind = piece[start:stop], kinds[place]
+            if not waits or not (
+                redrawn.put_off(line, first + place, offset + start)
+                if kind == UPDATES
+                else self._is_read(line, kind, first + place)
+            ):
+                splitter.move_to(first + place - 1, offset + start)
                 if place:
-                    self._previous = _last_text(lines[place - 1])
-                self._read(line[:-1], kind)
+                    self._previous = _last_text(piece, start)
+                self._read(line, kind)
                 busy, waits = self._busy, self._bars_can_wait
             place += 1
         splitter.move_to(first + len(kinds) - 1, offset + len(piece))
-        self._previous = _last_text(piece[piece.rfind(b"\n", 0, -1) + 1 :])
+        self._previous = _last_text(piece, len(piece))
 
-    def _is_read(self, line: bytes, kind: int, number: int, offset: int) -> bool:
-        """Whether the line needs no further reading: put off, said before, or nobody waits for it."""
-        if kind == UPDATES:
-            return self._redrawn is not None and self._redrawn.put_off(line, number, offset)
+    def _is_read(self, line: bytes, kind: int, number: int) -> bool:
+        """Whether the line needs no further reading: it was said before, or nobody waits for it."""
         if kind not in _OFTEN:  # the shape may have said too much
             kind = signs.signs_of(line, kind) if kind < RETURN else kind
         if kind not in _OFTEN or self._wrapping.learnt:
@@ -321,7 +321,7 @@ class LogReader:
         return None
 
 
-def _last_text(line: bytes) -> bytes:
-    """What stands behind the last carriage return of a line, as far as a prefix can reach."""
-    text = line.rstrip(b"\r\n")
+def _last_text(piece: bytes, end: int) -> bytes:
+    """What stands behind the last carriage return of the line that ends there, as far as a prefix can reach."""
+    text = piece[piece.rfind(b"\n", 0, end - 1) + 1 : end].rstrip(b"\r\n")
     return text[text.rfind(b"\r") + 1 :][:256]

@@ -8,10 +8,10 @@ before anything that depends on it. The phase that the bar leads through is told
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from remote.logs.pace import Step
+from remote.logs.pace import Steps, joined
 from remote.logs.phases import running
 from remote.logs.prefixes import read_line
 from remote.logs.progress import read_bar
@@ -32,10 +32,15 @@ _UPDATE = re.compile(
     rb"\[(?P<elapsed>" + _CLOCK + rb")<(?:" + _CLOCK + rb"|\?), +[^\],\r\n]{1,40}\] *(?=\r|$)"
 )
 """The part behind the label. Stricter than what is read elsewhere: other forms are read there."""
-_STEP = re.compile(rb"\| (\d{1,12})/(\d{1,12}) \[(\d+:\d\d(?::\d\d)?)<(?:\d+:\d\d|\?)")
+_STEP = re.compile(
+    rb"%(?<=\d%)(?: Completed \||\|[^|]*\|) (\d{1,12})/(\d{1,12}) \[(\d+:\d\d(?::\d\d)?)<(?:\d+:\d\d|\?)"
+)
 """The figures of an update, where the line's shape vouches for what stands around them."""
-Put = tuple[bytes, int, int, int]
-"""A line that was put off, where its first update begins in it, its number and its offset in the log."""
+Put = tuple[bytes, int, int, int, int]
+"""A line that was put off, where its first update begins in it, its updates, its number and its offset in the log."""
+_NONE = Steps([], [], [], [])
+_AT_ONCE = 8
+"""So many lines are looked at first for where the bar began anew."""
 _PERCENT = 3
 """Characters that an update has before its percent sign, behind its label."""
 
@@ -43,11 +48,10 @@ _PERCENT = 3
 class BarReader(Protocol):
     """What reads the bars in the end; `before`: what the bar showed before `text`, not having reached its end."""
 
-    def read_bar(
-        self, worker: str | None, text: str, line: int, offset: int, before: Iterable[Step] | None = None
-    ) -> bool: ...
+    def read_bar(self, worker: str | None, text: str, line: int, offset: int, before: Steps | None = None) -> bool: ...
 
-    def works(self, worker: str | None, phase: str, line: int) -> None: ...
+    @property
+    def works(self) -> Callable[[str | None, str, int], None]: ...
 
 
 class _Bar:
@@ -79,6 +83,7 @@ class Redrawn:
 
     def __init__(self, reader: BarReader) -> None:
         self._reader = reader
+        self._works = reader.works
         self._heads: dict[bytes, _Head] = {}
         self._bars: dict[bytes, _Bar] = {}
         self._moving: dict[bytes | None, bytes] = {}
@@ -88,16 +93,15 @@ class Redrawn:
         """Whether the line, without its line feed and known to be updates only, can wait until `settle`."""
         text = line[: line.find(b"%") - _PERCENT]
         head = self._heads.get(text) or self._begin(line, text, number, offset)
-        if (
-            head is None
-            or line.count(head.named) != line.count(b"\r") - head.returns + 1
-            or b"100%" in line  # the end of a bar is a step of its own
-        ):
+        if head is None or b"100%" in line:  # the end of a bar is a step of its own
+            return False
+        updates = len(line) - len(line.replace(b"\r", b"")) - head.returns + 1  # far quicker than `count`
+        if line.count(head.named) != updates:
             return False
         bar = head.bar
-        bar.lines.append((line, head.start, number, offset))
+        bar.lines.append((line, head.start, updates, number, offset))
         if bar.phase:
-            self._reader.works(bar.worker, bar.phase, number)
+            self._works(bar.worker, bar.phase, number)
         return True
 
     def settle(self) -> None:
@@ -110,19 +114,15 @@ class Redrawn:
             self._settle(bar)
 
     def _settle(self, bar: _Bar) -> None:
-        lines, steps = _latest_run(bar.lines)
-        for place, (line, start, number, offset) in enumerate(lines, 1):
-            seen = _STEP.findall(line, start)
-            if len(seen) == line.count(b"\r", start) + 1 and not _lacks_percent(line):
-                steps += [(int(done), int(total), _SECONDS[clock], number, offset) for done, total, clock in seen]
-                if place == len(lines):
-                    steps.pop()
-                    last = line.rfind(b"\r") + 1
-                    self._reader.read_bar(bar.worker, bar.text(line[last:]), number, offset, steps)
-            else:  # an update on the way was torn: read them one by one
+        steps = _latest_run(bar.lines)
+        if steps is None:  # an update on the way was torn: read them one by one
+            for line, start, _, number, offset in bar.lines:
                 for update in line[start:].split(b"\r"):
-                    if self._reader.read_bar(bar.worker, bar.text(update), number, offset, steps):
-                        steps = []
+                    self._reader.read_bar(bar.worker, bar.text(update), number, offset, _NONE)
+        elif bar.lines:
+            line, _, _, number, offset = bar.lines[-1]
+            last = bar.text(line[line.rfind(b"\r") + 1 :])
+            self._reader.read_bar(bar.worker, last, number, offset, steps.part(0, -1))
 
     def _begin(self, line: bytes, text: bytes, number: int, offset: int) -> _Head | None:
         """A bar's first line, or one that begins in another way; None when it has to be read at once."""
@@ -160,34 +160,32 @@ class Redrawn:
         return bar
 
 
-def _latest_run(lines: list[Put]) -> tuple[list[Put], list[Step]]:
-    """The lines from where the bar began anew for the last time, and the last step before them."""
-    after: Step | None = None
-    for place in range(len(lines) - 1, -1, -1):
-        line, _, number, offset = lines[place]
-        first = _UPDATE.match(line, line.find(b"%") - _PERCENT)
-        last = _UPDATE.match(line, line.find(b"%", line.rfind(b"\r") + 1) - _PERCENT)
-        if first is None or last is None:
+def _latest_run(lines: list[Put]) -> Steps | None:
+    """What the lines show from right before the bar began anew for the last time; None when one of them was torn."""
+    parts, stop, take = [_NONE], len(lines), _AT_ONCE
+    while stop:
+        start = max(0, stop - take)
+        earlier = _steps(lines[start:stop])
+        if earlier is None:
+            return None
+        began = joined((earlier, parts[-1].part(0, 1))).last_run()
+        parts.append(earlier.part(max(0, began - 1)))
+        if began:
             break
-        began, ended = _step(first.groups(), number, offset), _step(last.groups(), number, offset)
-        if after is not None and _begins_anew(ended, after):
-            return lines[place + 1 :], [ended]
-        if _begins_anew(began, ended):
-            return lines[place:], []
-        after = began
-    return lines, []
+        stop, take = start, 2 * take
+    return joined(parts[::-1])
 
 
-def _begins_anew(one: Step, other: Step) -> bool:
-    return other[0] < one[0] or other[1] != one[1] or other[2] < one[2]
-
-
-def _step(figures: Sequence[bytes], number: int, offset: int) -> Step:
-    return int(figures[0]), int(figures[1]), _SECONDS[figures[2]], number, offset
-
-
-def _lacks_percent(line: bytes) -> bool:
-    return b" %" in line or b":%" in line or b"?%" in line
+def _steps(lines: list[Put]) -> Steps | None:
+    """What the lines show, one update after another; None when an update lacks one of its figures."""
+    places: list[tuple[int, int]] = []
+    for _, _, updates, number, offset in lines:
+        places += [(number, offset)] * updates
+    seen = _STEP.findall(b"\r".join([line[start:] for line, start, _, _, _ in lines]))
+    if len(seen) != len(places):
+        return None
+    done, total, clocks = zip(*seen, strict=True)
+    return Steps([*map(int, done)], [*map(int, total)], [*map(_SECONDS.__getitem__, clocks)], places)
 
 
 class _Seconds(dict[bytes, float]):

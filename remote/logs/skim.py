@@ -48,7 +48,7 @@ class Shapes(dict[bytes, int]):
 
     def __missing__(self, shape: bytes) -> int:
         if shape.startswith((b"%|", b"% Completed"), shape.find(b"%")):
-            return UPDATES if self._updates[shape.translate(None, _BLANKS)] else self._judge(shape)
+            return UPDATES if self._updates[_once(shape) or shape.translate(None, _BLANKS)] else self._judge(shape)
         kind = self._judge(shape)
         if len(shape) <= MAX_SHAPE_BYTES:
             if len(self) >= MAX_SHAPES:
@@ -66,6 +66,18 @@ class Shapes(dict[bytes, int]):
     def kinds(self, block: bytes) -> bytes:
         """One byte for each line of a block of whole lines; PLAIN only where the digits cannot change that."""
         return bytes(map(self.__getitem__, BytesIO(block.translate(None, _DIGITS)).readlines()))
+
+
+def _once(shape: bytes) -> bytes:
+    """The line with its update said once, without blanks; b"" unless it is the same bytes over and over."""
+    start = shape.find(b"\r")
+    stop = shape.find(b"\r", start + 1)
+    if start < 0 or stop < 0:
+        return b""
+    times, rest = divmod(len(shape) - 1 - start, stop - start)
+    if rest or not shape.endswith(shape[start:stop] * times + b"\n"):
+        return b""
+    return shape[:stop].translate(None, _BLANKS)
 
 
 class _Updates(dict[bytes, bool]):

@@ -8,7 +8,7 @@ import pytest
 from log_tools import read, real
 
 from remote.logs.findings import Milestone, Progress
-from remote.logs.pace import Pace, Step
+from remote.logs.pace import Pace, Steps
 from remote.logs.progress import read_bar
 
 STEADY = "Loading safetensors checkpoint shards: {p:3d}% Completed | {n}/{t} [{m:02d}:{s:02d}<{eta}, {rate}]\n"
@@ -155,13 +155,22 @@ def test_the_phase_begins_at_its_line() -> None:
     assert phase.line == 2
 
 
+Step = tuple[int, int, float, int, int]
+
+
+def steps_of(rows: list[Step]) -> Steps:
+    done, total, elapsed, lines, offsets = zip(*rows, strict=True) if rows else ((),) * 5
+    return Steps(done, total, elapsed, list(zip(lines, offsets, strict=True)))
+
+
 def walk(chance: random.Random, length: int) -> list[Step]:
-    """A bar that moves on, mostly evenly: redraws without a step, several steps a second, rarely a long gap."""
+    """A bar that moves on, mostly evenly: redraws without a step, several steps a second or slow ones, rarely a gap."""
     steps: list[Step] = []
     done, elapsed, even = 0, 0.0, chance.random() < 0.7
+    ticks = chance.choice(((0, 0, 1, 1, 2, 4), (0, 0, 1, 1, 2, 4), (12, 17), (9, 81)))
     for line in range(1, length + 1):
         done += chance.choice((0, 1, 1, 1, 3))
-        elapsed += chance.choice((0, 0, 1, 1, 2, 4)) if even or chance.random() < 0.97 else 40
+        elapsed += chance.choice(ticks) if even or chance.random() < 0.97 else 40
         steps.append((done, 10_000, elapsed, line, 100 * line))
     return steps
 
@@ -173,7 +182,7 @@ def test_many_steps_at_once_leave_what_one_by_one_would(seed: int) -> None:
     at_once, each = Pace(1), Pace(1)
     cuts = sorted(chance.sample(range(len(steps)), 2))
     for part in (steps[: cuts[0]], steps[cuts[0] : cuts[1]], steps[cuts[1] :]):
-        at_once.run(part, None)
+        at_once.run(steps_of(part), None)
     for done, total, elapsed, line, _ in steps:
         each.read(done, total, elapsed, line, None)
     assert vars(at_once) == vars(each)
@@ -182,4 +191,4 @@ def test_many_steps_at_once_leave_what_one_by_one_would(seed: int) -> None:
 def test_steps_that_later_ones_push_out_are_not_read() -> None:
     pace = Pace(1)
     pace.read(0, 10_000, 0.0, 1, None)
-    assert pace._skip([(done, 10_000, float(done), done, done) for done in range(1, 1000)]) > 900
+    assert pace._skip(steps_of([(done, 10_000, float(done), done, done) for done in range(1, 1000)])) > 900

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_tools import PLAIN, REAL_LOGS, logged, real
 
-from remote.logs import reader as reader_module
+from remote.logs import outline
 from remote.logs.findings import Findings
 from remote.logs.reader import LogReader
 
@@ -119,7 +119,7 @@ def test_cases_read_as_if_line_by_line(path: Path) -> None:
 @pytest.mark.parametrize("telling", [0.0, 0.4])
 @pytest.mark.parametrize("piece", [4096, 1 << 17])
 def test_a_generated_log_reads_as_if_line_by_line(monkeypatch: pytest.MonkeyPatch, piece: int, telling: float) -> None:
-    monkeypatch.setattr(reader_module, "PIECE_BYTES", piece)
+    monkeypatch.setattr(outline, "PIECE_BYTES", piece)
     data = b"".join(Log(3 << 20, seed=piece, telling=telling).pieces())
     assert_same(data, list(range(0, len(data), 700_001)))
 
