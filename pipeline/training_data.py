@@ -21,9 +21,20 @@ MARKER = "eyas-data.json"
 def is_of(folder: Path, data: str) -> bool:
     """Whether the folder holds, whole, the samples of the data of that digest."""
     try:
-        return bool(json.loads((folder / MARKER).read_text(encoding="utf-8"))["data"] == data)
+        found = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+        return bool(found["data"] == data and found["tokens"])
     except (OSError, ValueError, KeyError, TypeError):
         return False
+
+
+def tokens(folder: Path) -> int:
+    """Of all samples together. Raises StageError when the folder is not whole."""
+    try:
+        return int(json.loads((folder / MARKER).read_text(encoding="utf-8"))["tokens"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise StageError(
+            f"There are no whole samples for the trainer in {folder}; run the stage vocab again."
+        ) from None
 
 
 def write(samples: Iterable[Sample], folder: Path, data: str) -> None:
@@ -38,6 +49,7 @@ def write(samples: Iterable[Sample], folder: Path, data: str) -> None:
     half.mkdir(parents=True)
     rows = half / "rows.arrow"
     features = Features({"input_ids": [Value("int64")], "loss_mask": [Value("int64")], "seq_len": Value("int64")})
+    total = 0
     with ArrowWriter(features=features, path=str(rows)) as writer:
         for number, sample in enumerate(samples):
             if sample.index != number:
@@ -45,6 +57,7 @@ def write(samples: Iterable[Sample], folder: Path, data: str) -> None:
                     f"Row {number} of the dataset is sample {sample.index}, and the trainer would read another "
                     "sample's hidden states; run the stage prepare again."
                 )
+            total += len(sample.token_ids)
             writer.write(
                 {
                     "input_ids": list(sample.token_ids),
@@ -57,7 +70,7 @@ def write(samples: Iterable[Sample], folder: Path, data: str) -> None:
     Dataset.from_file(str(rows)).with_format("torch").save_to_disk(made)
     for path in made.iterdir():
         files.sync(path)
-    files.write_whole(made / MARKER, json.dumps({"data": data}).encode())
+    files.write_whole(made / MARKER, json.dumps({"data": data, "tokens": total}).encode())
     shutil.rmtree(folder, ignore_errors=True)
     made.rename(folder)
     files.sync_folder(folder.parent)

@@ -13,7 +13,7 @@ from typing import Any
 from compat import record as events
 from compat.activate import activate
 from compat.switches import VARIABLE, parse
-from pipeline import dataset, products, settings, store
+from pipeline import products, settings, store, training_data
 from pipeline.draft import command, model, record, trainer
 from pipeline.draft import recipe as recipes
 from pipeline.layers import Layers
@@ -64,7 +64,7 @@ def train(wanted: Settings, checkpoint: str) -> None:
         )
 
     cli.build_draft_model = build  # reads targets that transformers alone does not
-    tokens = sum(len(sample.token_ids) for sample in dataset.iterate(products.dataset()))
+    tokens = training_data.tokens(products.training_data())
     workers = min(WORKERS, (os.cpu_count() or 1) // recipes.processes(wanted, on_gpu)) if on_gpu else 0
     line = command.arguments(recipe, target, layers, products.folder(), tokens, bool(on_gpu), workers)
     cli.main(TrainConfig.resolve(line))

@@ -20,7 +20,7 @@ import training
 from drill import Started
 from engine_run import Run
 
-from pipeline import dataset, settings
+from pipeline import settings, training_data
 from pipeline.draft import command, recipe
 from pipeline.layers import choose
 
@@ -75,7 +75,7 @@ def _steps(folder: Path) -> list[float]:
 
 def _stock(run: Run, place: Path) -> tuple[float, float]:
     wanted = settings.parse(run.settings)
-    tokens = sum(len(sample.token_ids) for sample in dataset.iterate(run.products / "dataset"))
+    tokens = training_data.tokens(run.products / "training_data")
     layers = choose(8, None)
     line = command.arguments(
         recipe.recipe(wanted, 0), run.products / "target", layers, run.products, tokens, gpu=False, workers=0

@@ -65,6 +65,9 @@ def test_a_vocabulary_with_a_file_cut_short_is_none(tmp_path: Path, lost: str) -
 
 def test_rows_for_the_trainer_are_known_by_their_data(tmp_path: Path) -> None:
     assert not training_data.is_of(tmp_path, "d1")
-    (tmp_path / training_data.MARKER).write_text('{"data": "d1"}')
+    with pytest.raises(StageError, match="no whole samples for the trainer"):
+        training_data.tokens(tmp_path)
+    (tmp_path / training_data.MARKER).write_text('{"data": "d1", "tokens": 70}')
     assert training_data.is_of(tmp_path, "d1")
+    assert training_data.tokens(tmp_path) == 70
     assert not training_data.is_of(tmp_path, "d2")
