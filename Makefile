@@ -36,9 +36,10 @@ test: lint
 test-matrix: .venv/tests.made
 	$(BIN)/python -m pytest -m "matrix or not matrix" tests/matrix tests/engine
 
-# The README's table of patches, from what the engine tests saw last.
+# The README's tables of patches and of the fault drill, from what the engine tests saw last.
 readme: .venv/tests.made
 	PYTHONPATH=tests $(BIN)/python tests/engine/patch_table.py
+	PYTHONPATH=tests $(BIN)/python tests/engine/verify_table.py
 
 bench: .venv/tests.made
 	$(BIN)/python -m pytest tests/bench -s -p no:cacheprovider

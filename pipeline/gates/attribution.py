@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.gates.numbers import allowed, row_errors
+from pipeline.gates.numbers import limits, row_errors
 from pipeline.gates.report import GateReport, failed, passed
 
 GATE = "attribution"
@@ -23,8 +23,11 @@ def check(alone: Sequence[Any], batched: Sequence[Any], names: Sequence[str] = (
     """
     names = names or [f"sample {i}" for i in range(len(alone))]
     pairs = list(zip(alone, batched, strict=True))
-    limit = max([least, *(allowed(found, own) for own, found in pairs)])
-    wrong = [i for i, (own, found) in enumerate(pairs) if not _own_rows(own, found, limit) == len(own) == len(found)]
+    bounds = limits(least, *(tensor for pair in pairs for tensor in pair))
+    limit = bounds.row
+    wrong = [
+        i for i, (own, found) in enumerate(pairs) if len(own) != len(found) or bounds.exceeded(row_errors(found, own))
+    ]
     if not wrong:
         worst = max(float(row_errors(found, own).max()) for own, found in pairs)
         rows = sum(map(len, alone))
@@ -42,6 +45,9 @@ def _explain(alone: Sequence[Any], number: int, found: Any, limit: float, names:
     told = f"{names[number]} of {len(own)} rows"
     if not len(found):
         return "shifted", f"{told} has none: others got them."
+    if len(found) == len(own) == _own_rows(own, found, limit):
+        typical = float(row_errors(found, own).median())
+        return "numbers differ", f"{told} has them in place, but half of them differ by {typical:.1e} or more."
     if len(found) == len(own) and _in_place(own, found, limit):
         worst = float(row_errors(found, own).max())
         return "numbers differ", f"{told} has them in place, but they differ by {worst:.1e} ({limit:.0e} allowed)."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.gates.numbers import allowed, row_errors
+from pipeline.gates.numbers import limits, row_errors
 from pipeline.gates.report import GateReport, failed, passed
 
 GATE = "rotary"
@@ -18,13 +18,16 @@ def check(states: Any, reference: Any, least: float = 0.0) -> GateReport:
     """`states` and `reference` [S, L, H], the same layers of the same tokens; S at least 2. `least` is an error that is
     allowed at least."""
     errors = row_errors(states, reference)
-    limit = max(least, allowed(states, reference))
+    limit = limits(least, states, reference)
     worst, first = float(errors.max()), float(errors[0])
-    figures = f"{worst:.1e} of their size over {len(states)} rows ({limit:.0e} allowed)"
-    if worst <= limit:
+    figures = (
+        f"{worst:.1e} of their size over {len(states)} rows ({limit.row:.0e} allowed), half of them by "
+        f"{float(errors.median()):.1e} or less ({limit.typical:.0e})"
+    )
+    if not limit.exceeded(errors):
         return passed(GATE, f"The states differ from the reference by {figures}.")
-    later = float((errors[1:] > limit).float().mean())
-    if first <= limit and later > 0.5:
+    later = float((errors[1:] > limit.typical).float().mean())
+    if first <= limit.typical and later > 0.5:
         return failed(
             GATE,
             "rotary",

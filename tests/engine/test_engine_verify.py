@@ -43,17 +43,19 @@ NAMES = {
 """What `spoil.py` injects → what the stage must call it."""
 
 
-def copied(run: Run, folder: Path, backend: str) -> Run:
+def copied(run: Run, folder: Path, backend: str, off: tuple[str, ...] = (), layers: list[int] | None = None) -> Run:
     """A run of its own over the target of another and 24 samples, with states of its own."""
     settings: dict[str, Any] = {
         "run": {**run.settings["run"], "samples": 24, "batch_size": 8, "max_length": 128, "draft_vocabulary": 512},
         "stage": {"extract": {"backend": backend}},
     }
+    if layers:
+        settings["run"]["layers"] = layers
     made = Run(folder, settings)
     shutil.copytree(run.products / "target", made.products / "target")
     (folder / "settings.json").write_text(json.dumps(settings))
     for stage in ("prepare", "extract"):
-        attempt = made.stage(stage)
+        attempt = made.stage(stage, off=off)
         assert attempt.rc == 0, attempt.log
     return made
 
