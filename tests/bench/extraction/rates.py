@@ -1,10 +1,10 @@
 """Run in a stage environment: `rates.py current|seed PRODUCTS WORK ROUNDS [ENDPOINT]` extracts the same samples again
 and again, in turn with what it is compared with, in one process.
 
-Prints `RESULT {"seconds": {what: [of each round]}, "tokens"}`. `extract` is the stage's own loop: its batches, checks, digests, syncs,
-manifest. In `current` beside it: `prefill`, vLLM's plain prefill of the same prompts in one call, and, with a server
-that extracts, `offline`, `speculators generate-offline-data`, and `served`, the stage's loop over that server. In
-`seed`: `loop`, speculators 0.3.0's own loop on the same engine, with `torch.save` in four threads.
+Prints `RESULT {"seconds": {what: [of each round]}, "tokens"}`. `extract` is the stage's own loop: its batches, checks,
+digests, syncs, manifest. In `current` beside it: `prefill`, vLLM's plain prefill of the same prompts in one call, and,
+with a server that extracts, `offline`, `speculators generate-offline-data`, and `served`, the stage's loop over that
+server. In `seed`: `loop`, speculators 0.3.0's own loop on the same engine, with `torch.save` in four threads.
 """
 
 from __future__ import annotations
