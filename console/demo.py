@@ -35,16 +35,16 @@ ARCHITECTURE = "LlamaForCausalLM"
 """Of every target below."""
 TARGETS: Mapping[str, Mapping[str, Any]] = {
     "tiny": {
-        "run": {"samples": 400, "max_length": 256, "dtype": "float32", "draft_vocabulary": 512},
+        "run": {"samples": 200, "max_length": 256, "dtype": "float32", "draft_vocabulary": 512},
         "stage": {
-            "target": {"steps": 400},
-            "train": {"epochs": 3},
+            "target": {"steps": 200},
+            "train": {"epochs": 4},
             "evaluate": {"min_acceptance": 2.0},
         },
     },
     "smollm2": {
-        "run": {"samples": 500, "max_length": 256, "dtype": "float32", "draft_vocabulary": 4096},
-        "stage": {"train": {"epochs": 3, "lr": 1e-3}},
+        "run": {"samples": 300, "max_length": 256, "dtype": "float32", "draft_vocabulary": 4096},
+        "stage": {"train": {"epochs": 2, "lr": 4e-3}},
     },
 }
 """Target → its settings of eyas.toml."""
