@@ -42,7 +42,7 @@ def rows(sweep: SweepView) -> tuple[PointRow, ...]:
     names = axes(sweep)
     made = [_row(number, point, names) for number, point in enumerate(sweep.points, 1)]
     best = max(made, key=_merit, default=None)
-    judged = best is not None and _merit(best) > (0.0, 0.0) and len(made) > 1
+    judged = sum(_merit(row) > (0.0, 0.0) for row in made) > 1
     return tuple(PointRow(**{**vars(row), "best": judged and row is best}) for row in made)
 
 

@@ -7,11 +7,11 @@ import itertools
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from remote.agent import files
-from remote.agent.curves import AttemptCurves
+from remote.agent.curves import AttemptCurves, Curve
 from remote.agent.gpus import GpuSampler
 from remote.agent.grid import Grid, after_data
 from remote.agent.layout import RUN_ID, Run, State, new_run_id
@@ -36,6 +36,8 @@ TOLD = ("train", "evaluate")
 """Stages whose figures are compared."""
 CURVES = ("val/acceptance", "acceptance", "val/loss", "loss")
 """The first of these that a point has reported is its curve."""
+SHORTEST = 3
+"""Points that a curve has, if any of them has: few epochs give few on held-out samples."""
 CURVE_POINTS = 100
 
 
@@ -79,7 +81,12 @@ class Sweeps:
         for name in [str(sweep)] if sweep else self._names():
             described = self._grid(name).read()
             if sweep or described.get("project") == project:
-                points = tuple(self._point(name, point) for point in described["points"])
+                trainings = [self._training(Grid(self._state, name).run(point)) for point in described["points"]]
+                compared = _compared(trainings)
+                points = tuple(
+                    self._point(point, compared, curves.get(compared))
+                    for point, curves in zip(described["points"], trainings, strict=True)
+                )
                 return SweepView(
                     sweep=name,
                     base=str(described.get("base", "")),
@@ -198,7 +205,7 @@ class Sweeps:
                     return grid
         return None
 
-    def _point(self, sweep: str, point: Mapping[str, Any]) -> PointView:
+    def _point(self, point: Mapping[str, Any], compared: str, curve: Curve | None) -> PointView:
         run_id = str(point["run"])
         values = {str(k): float(v) for k, v in point["values"].items()}
         try:
@@ -207,7 +214,7 @@ class Sweeps:
             return PointView(run=run_id, values=values, state="lost", error="its run is gone")
         view = self._readers.setdefault(run_id, RunReader(run, findings=False)).look_at_all()
         stage = view.live_stage or view.failed_stage or next((s for s in view.stages if s.state != "done"), None)
-        name, steps, course = self._course(run)
+        steps, course = _course(curve)
         return PointView(
             run=run_id,
             values=values,
@@ -216,27 +223,40 @@ class Sweeps:
             progress=stage.progress if stage and stage.state == "running" else None,
             error=str(point.get("error") or view.error or ""),
             metrics={k: v for s in view.stages if s.name in TOLD for k, v in s.metrics.items()},
-            curve=name,
+            curve=compared if course else "",
             steps=steps,
             course=course,
         )
 
-    def _course(self, run: Run) -> tuple[str, tuple[float, ...], tuple[float, ...]]:
-        """The curve by which the points are compared, from the latest attempt of training."""
+    def _training(self, run: Run) -> dict[str, Curve]:
+        """What the latest attempt of training has reported."""
         attempts = run.attempts("train")
         if not attempts:
-            return "", (), ()
+            return {}
         curves = self._curves.setdefault(attempts[-1].key, AttemptCurves(attempts[-1]))
         while curves.read():
             continue
+        return curves.curves
+
+
+def _compared(trainings: Iterable[Mapping[str, Curve]]) -> str:
+    """The figure by whose course the points are compared: one for all, and a course rather than a single value."""
+    found = list(trainings)
+    for least in (SHORTEST, 1):
         for name in CURVES:
-            curve = curves.curves.get(name)
-            if curve is not None and curve.last is not None:
-                every = -(-len(curve.steps) // CURVE_POINTS) or 1
-                points = list(zip(curve.steps, curve.values, strict=True))[::every]
-                points += [curve.last] if points[-1] != curve.last else []
-                return name, tuple(step for step, _ in points), tuple(value for _, value in points)
-        return "", (), ()
+            if any(name in curves and len(curves[name].steps) >= least for curves in found):
+                return name
+    return ""
+
+
+def _course(curve: Curve | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Steps and values, CURVE_POINTS or a little more of them, the latest among them."""
+    if curve is None or curve.last is None:
+        return (), ()
+    every = -(-len(curve.steps) // CURVE_POINTS) or 1
+    points = list(zip(curve.steps, curve.values, strict=True))[::every]
+    points += [curve.last] if points[-1] != curve.last else []
+    return tuple(step for step, _ in points), tuple(value for _, value in points)
 
 
 def _points(axes: Mapping[str, Any]) -> list[dict[str, Any]]:

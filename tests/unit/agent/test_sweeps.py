@@ -33,6 +33,7 @@ with open(attempt / "events.jsonl", "a") as out:
     for step in range(5):
         value = asked["lr"] * step
         out.write(json.dumps({"kind": "metric", "name": "acceptance", "value": value, "step": step}) + "\\n")
+    out.write(json.dumps({"kind": "metric", "name": "val/acceptance", "value": 1.0, "step": 4}) + "\\n")
 print("trained on", os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
 while (gate := run.parent.parent / "gate").exists() and not (run / "go").exists():
     time.sleep(0.05)
