@@ -21,6 +21,7 @@ def main() -> None:
     progress("checking the data", 0, None)
     samples = dataset.read(products.dataset())
     gpus = work.gpus()
+    check_gpus(processes(wanted, gpus), gpus)
     planned = recipe(wanted, gpus)
     check_split(len(samples), planned.processes)
     bound = _bound(wanted, samples, planned)
@@ -34,6 +35,12 @@ def main() -> None:
     else:
         work.train(wanted, checkpoint)
     _tell()
+
+
+def check_gpus(asked: int, gpus: int) -> None:
+    """Raises StageError when the host has GPUs, and fewer than are asked for."""
+    if 0 < gpus < asked:
+        raise StageError(f"stage.train.gpus is {asked}, and the host shows this stage {gpus}; lower it to {gpus}.")
 
 
 def check_split(samples: int, processes: int) -> None:

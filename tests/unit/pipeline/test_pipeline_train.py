@@ -137,6 +137,13 @@ def test_each_process_needs_a_sample_to_learn_from_and_one_to_validate(
             train.check_split(samples, processes)
 
 
+def test_more_gpus_than_there_are_is_refused() -> None:
+    train.check_gpus(4, 4)
+    train.check_gpus(2, 0)  # processes on the CPU
+    with pytest.raises(StageError, match=r"stage\.train\.gpus is 8, and the host shows this stage 4; lower it to 4"):
+        train.check_gpus(8, 4)
+
+
 def test_acceptance_is_one_and_the_shares_of_whole_prefixes() -> None:
     metrics = {"loss": 0.5, "full_acc_0": 0.9, "full_acc_1": 0.5, "cond_acc_1": 0.6, "full_acc_2": 0.25}
     found = live.figures(metrics)
