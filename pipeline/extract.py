@@ -11,11 +11,12 @@ from typing import Any
 from compat import record
 from compat.activate import activate
 from compat.switches import VARIABLE, parse
-from pipeline import dataset, extracting, origin, products, scratch, settings, sharding, space, stages
+from pipeline import dataset, extracting, model_folder, origin, products, scratch, settings, sharding, space, stages
 from pipeline.dataset import Sample
 from pipeline.engine import backend
 from pipeline.extracting import Batch
 from pipeline.layers import Layers
+from pipeline.problem import Problem
 from pipeline.report import Pace, StageError, artifact, metric, note, progress
 from pipeline.settings import Settings
 from pipeline.store import MANIFEST, Store
@@ -26,6 +27,7 @@ def main() -> None:
     share = wanted.extract
     samples = dataset.read(products.dataset())
     target = products.target(wanted)
+    _check(target)
     layers = origin.layers(wanted, target)
     store = Store(_folder(share.folder), origin.of(wanted, target))
     every = extracting.batches(samples, wanted.batch_size)
@@ -58,6 +60,14 @@ def main() -> None:
         else:
             _side_by_side(wanted, chosen, telling, todo, missing)
     telling.sum_up()
+
+
+def _check(target: Path) -> None:
+    """Raises StageError for a model folder that has lost a file since the plan, before it costs a load."""
+    try:
+        model_folder.check(target)
+    except Problem as problem:
+        raise StageError(f"{problem.message} {problem.remedy}") from problem
 
 
 def activate_patches() -> None:

@@ -54,6 +54,48 @@ def test_states_that_are_not_finite_stop_the_stage_at_once_and_name_the_sample(
     assert leftovers(drilled) == []
 
 
+def without(target: Path, folder: Path, name: str) -> Path:
+    """The target, tied: without that tensor, and its config says so."""
+    shutil.copytree(target, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+    index = folder / "model.safetensors.index.json"
+    shards = json.loads(index.read_text())
+    path = folder / shards["weight_map"].pop(name)
+    index.write_text(json.dumps(shards))
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    head, kept, end = json.loads(data[8 : 8 + size]), [], 0
+    del head[name]
+    for about in (about for key, about in head.items() if key != "__metadata__"):
+        start, stop = about["data_offsets"]
+        kept.append(data[8 + size + start : 8 + size + stop])
+        about["data_offsets"] = [end, end := end + stop - start]
+    text = json.dumps(head).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(kept))
+    return folder
+
+
+def test_a_target_with_a_tied_head_and_one_that_has_lost_a_shard(run: Run, tmp_path: Path) -> None:
+    target, made = run.products / "target", samples(8, 40)
+    plain = run_of(tmp_path / "plain", target, made, "seed", backend="transformers")
+    tied = without(target, tmp_path / "tied", "lm_head.weight")
+    drilled = run_of(tmp_path / "run", tied, made, "seed", backend="transformers")
+    for one in (plain, drilled):
+        attempt = Started(one).wait()
+        assert attempt.rc == 0, attempt.log
+    assert states(drilled) == states(plain)  # no state depends on the head
+    named = json.loads((tied / "model.safetensors.index.json").read_text())["weight_map"]
+    shards = sorted(set(named.values()))
+    (tied / shards[-1]).unlink()
+    attempt = Started(drilled).wait()
+    assert attempt.rc == 1
+    (event,) = attempt.events("exception")
+    assert event["type"] == "pipeline.report.StageError"
+    assert f"lacks 1 of {len(shards)} shards; the first is {shards[-1]}" in event["message"]
+    assert states(drilled) == states(plain)
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """96 MB, of which extraction leaves 64 free."""
