@@ -172,7 +172,7 @@ def _conclude(judged: Judged, samples: Sequence[Sample], digest: str) -> None:
     store.condemn(folder, condemned, _attempt())
     for report in judged.faults:
         note(f"{report.gate}: {report.fault}. {report.sentence}")
-    raise StageError(f"The hidden states in {folder} are not to be trained on: {remedies.sentence(judged.faults)}")
+    raise StageError(f"{remedies.sentence(judged.faults)} Till then nothing is learnt from {folder}.")
 
 
 def _passed_before(digest: str, code: str, stamps: str) -> bool:

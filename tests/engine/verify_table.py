@@ -83,7 +83,7 @@ def _read(name: str) -> list[dict[str, Any]]:
 
 
 def _short(sentence: str) -> str:
-    said = sentence.split(" are not to be trained on: ")[-1].split("): ", 1)[-1]
+    said = sentence.split("): ", 1)[-1]
     return said if len(said) < 160 else f"{said[:157]}…"
 
 
