@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from pipeline.store import Store
 ROOT = Path(__file__).parents[3]
 WRITER = """
 import sys
+import threading
 from pathlib import Path
 from pipeline.dataset import Sample
 from pipeline.store import Store
@@ -119,3 +122,21 @@ def test_another_hosts_scratch_folder_is_left_alone(tmp_path: Path) -> None:
     with scratch.own(tmp_path):
         assert other.exists()
         assert not left.exists()
+
+
+def test_an_append_waits_for_another_that_is_under_way(tmp_path: Path) -> None:
+    path = tmp_path / MANIFEST
+    path.write_text('{"index":0}\n')
+    with path.open("r+") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        other.seek(0, os.SEEK_END)
+        other.write('{"index":1')
+        other.flush()  # half a line, and its writer alive
+        writer = threading.Thread(target=manifest.append, args=(tmp_path, [{"index": 2}]))
+        writer.start()
+        writer.join(0.2)
+        assert writer.is_alive()
+        other.write("}\n")
+        other.flush()
+    writer.join(10)
+    assert path.read_text() == '{"index":0}\n{"index":1}\n{"index":2}\n'
