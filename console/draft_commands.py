@@ -72,7 +72,7 @@ def bundle(
         secrets = opened.host.secrets()
         gathered = bundling.gather(connection.request, view, secrets, lambda words: _progress(f"fetching {words}"))
         data = bundling.make(gathered, view, opened.host.pass_env, opened.host.embedded)
-    file = (output or Path(f"{view.run}.eyas.tar.gz")).absolute()
+    file = (output or Path(f"{view.run}.eyas.tar.gz")).resolve()
     archive.write(file, data)
     made = archive.read(file)
     unset = [name for name in opened.host.pass_env if name not in secrets]
