@@ -44,7 +44,7 @@ TARGETS: Mapping[str, Mapping[str, Any]] = {
     },
     "smollm2": {
         "run": {"samples": 300, "max_length": 256, "dtype": "float32", "draft_vocabulary": 4096},
-        "stage": {"train": {"epochs": 2, "lr": 4e-3}},
+        "stage": {"train": {"epochs": 2, "lr": 4e-3}, "evaluate": {"set_size": 3, "max_tokens": 24}},
     },
 }
 """Target → its settings of eyas.toml."""
