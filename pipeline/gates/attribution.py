@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.gates.numbers import limits, row_errors
+from pipeline.gates.numbers import Limits, limits, row_errors
 from pipeline.gates.report import GateReport, failed, passed
 
 GATE = "attribution"
@@ -35,17 +35,18 @@ def check(alone: Sequence[Any], batched: Sequence[Any], names: Sequence[str] = (
             GATE,
             f"{len(pairs)} samples ({rows} rows) alone and in a batch differ by {worst:.1e} ({limit:.0e} allowed).",
         )
-    fault, sentence = _explain(alone, wrong[0], batched[wrong[0]], limit, names)
+    fault, sentence = _explain(alone, wrong[0], batched[wrong[0]], bounds, names)
     return failed(GATE, fault, f"{len(wrong)} of {len(pairs)} samples differ in a batch; {sentence}")
 
 
-def _explain(alone: Sequence[Any], number: int, found: Any, limit: float, names: Sequence[str]) -> tuple[str, str]:
+def _explain(alone: Sequence[Any], number: int, found: Any, bounds: Limits, names: Sequence[str]) -> tuple[str, str]:
     """(fault, sentence) for the first sample that is wrong."""
     own = alone[number]
+    limit = bounds.typical  # rows of others may be near to one's own in a target that has hardly learnt
     told = f"{names[number]} of {len(own)} rows"
     if not len(found):
         return "shifted", f"{told} has none: others got them."
-    if len(found) == len(own) == _own_rows(own, found, limit):
+    if len(found) == len(own) == _own_rows(own, found, bounds.row) and _in_place(own, found, limit):
         typical = float(row_errors(found, own).median())
         return "numbers differ", f"{told} has them in place, but half of them differ by {typical:.1e} or more."
     if len(found) == len(own) and _in_place(own, found, limit):

@@ -66,10 +66,10 @@ _BY_FAULT = {
         wide=True,
         patches=("row-attribution", "result-order", "connector-layout"),
     ),
+    "norm twice": Remedy(f"Capture the last layer before its final norm, {ALL_AGAIN}", wide=True),
     "rotary": Remedy(
         f"Let the engine rotate queries and keys as the target does, {ALL_AGAIN}", wide=True, patches=("cpu-rotary",)
     ),
-    "norm twice": Remedy(f"Capture the last layer before its final norm, {ALL_AGAIN}", wide=True),
     "missing norm": Remedy("Name an environment with speculators 0.4 or later for the pair current", patches=()),
     "wrong layer": Remedy(
         f"Capture the layers that the manifest names: vLLM's id k is the output of layer k - 1, {ALL_AGAIN}", wide=True

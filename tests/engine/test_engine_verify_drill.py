@@ -20,8 +20,8 @@ SEEDS = 20
 TYPES = {"tiny": "llama", "tiny-qwen3": "qwen3", "tiny-deepseek-v3": "deepseek_v3"}
 BACKENDS = {"transformers": "current", "native": "current", "generator": "seed"}
 """Backend → the pair that has it."""
-STEPS = 40
-"""Optimiser steps of the targets: hardly trained."""
+STEPS = 120
+"""Optimiser steps of the targets."""
 
 
 @pytest.fixture(scope="module")
