@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 
 class Watch(logging.Handler):
@@ -38,9 +39,16 @@ def main() -> None:
 
     activate("driver", Switches(), lambda applied: None)
     watch = Watch()
-    logging.getLogger("speculators").addHandler(watch)
     from speculators.cli import app
+    from speculators.train import cli
 
+    set_up = cli.setup_metric_logger
+
+    def and_watch(*given: Any, **named: Any) -> None:
+        set_up(*given, **named)  # throws out what was there before
+        logging.getLogger("speculators.metrics").addHandler(watch)
+
+    cli.setup_metric_logger = and_watch
     app(["train", *sys.argv[1:]], standalone_mode=False)
     print(f"STEPS {watch.times[0] - started():.3f} {watch.times[-1] - watch.times[0]:.3f}", flush=True)
 
