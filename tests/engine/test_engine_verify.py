@@ -43,10 +43,18 @@ NAMES = {
 """What `spoil.py` injects → what the stage must call it."""
 
 
-def copied(run: Run, folder: Path, backend: str, off: tuple[str, ...] = (), layers: list[int] | None = None) -> Run:
+def copied(
+    run: Run,
+    folder: Path,
+    backend: str,
+    off: tuple[str, ...] = (),
+    layers: list[int] | None = None,
+    max_length: int = 128,
+) -> Run:
     """A run of its own over the target of another and 24 samples, with states of its own."""
+    given = {**run.settings["run"], "samples": 24, "batch_size": 8, "draft_vocabulary": 512}
     settings: dict[str, Any] = {
-        "run": {**run.settings["run"], "samples": 24, "batch_size": 8, "max_length": 128, "draft_vocabulary": 512},
+        "run": {**given, "max_length": max_length},
         "stage": {"extract": {"backend": backend}},
     }
     if layers:
@@ -121,7 +129,8 @@ def test_every_fault_that_is_injected_is_named(plain: Run) -> None:
 
 
 def test_the_engine_that_extracted_is_asked_and_what_it_loses_is_told(run: Run, tmp_path: Path) -> None:
-    made = copied(run, tmp_path / "generator", "generator")
+    # 32 prompts run at a time: only longer ones than 256 tokens fill more than a step, 8192 tokens, and can be cut.
+    made = copied(run, tmp_path / "generator", "generator", max_length=512)
     # row-attribution would notice the cut and raise: without it the engine silently loses rows of long batches.
     attempt = made.stage("verify", off=("chunked-prefill", "row-attribution"))
     assert attempt.rc == 1

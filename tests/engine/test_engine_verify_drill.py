@@ -93,7 +93,7 @@ def test_another_target_or_tokenizer_than_the_data_s_is_named(
 
 
 def test_an_engine_that_cuts_long_batches_is_stopped(of_type: Callable[[str], Run], tmp_path: Path) -> None:
-    made = copied(of_pair(of_type("tiny"), "seed"), tmp_path / "run", "generator")
+    made = copied(of_pair(of_type("tiny"), "seed"), tmp_path / "run", "generator", max_length=512)
     off = ("chunked-prefill", "row-attribution")
     assert stopped(made, "`chunked-prefill` off", "generator", off) == "truncated"
 
