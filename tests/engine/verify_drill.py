@@ -140,6 +140,7 @@ def spoilt(chosen: str, run: Path, faults: list[str]) -> dict[str, Any]:
 
 def main() -> None:
     what, chosen, *rest = sys.argv[1:]
+    os.environ["EYAS_SWITCHES"] = json.dumps({"mode": "auto"})  # by which vLLM's processes know a stage
     scratch = Path(rest[0] if what == "spoilt" else rest[1]).with_name(f"scratch-{os.getpid()}")
     scratch.mkdir(parents=True)
     lender = Lender(scratch)

@@ -192,6 +192,7 @@ def tampered(change: str) -> bytes:
         (tampered("fine"), "damaged: x"),
         (tampered("missing"), "damaged: x"),
     ],
+    ids=["no archive", "cut off", "no index", "outside", "absolute", "link", "newer", "fine", "missing"],
 )
 def test_what_is_no_whole_archive_is_refused_in_a_sentence(tmp_path: Path, data: bytes, why: str) -> None:
     with pytest.raises(UserError, match=why.replace("(", r"\(")):
