@@ -28,9 +28,10 @@ lint: .venv/tests.made
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Two files at a time, each file's tests in order: half of the time goes by while an engine starts on one core.
 test: lint
 	@sh tests/tools.sh
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # Every release and target type that the catalogue is held against; tables go to build/reports.
 test-matrix: .venv/tests.made
