@@ -55,6 +55,12 @@ NEEDED = {
     "cpu-pinned-memory": {LATEST: ">=0.24.0"},
     "cpu-event-query": {LATEST: ">=0.24.0"},
     "fused-loss-dynamo": {},  # only where triton is installed
+    # Training has to do with speculators alone: the release of vLLM makes no difference.
+    "cpu-distributed": {LATEST: ">=0.11.0"},
+    "cpu-train-device": {LATEST: ">=0.11.0"},
+    "cpu-step-timer": {LATEST: ">=0.11.0"},
+    "cpu-autocast": {LATEST: ">=0.11.0"},
+    "cpu-checkpoint-device": {LATEST: ">=0.11.0"},
 }
 """Entry → release of speculators → range of vLLM in which the incompatibility is there, from both sides' sources."""
 
