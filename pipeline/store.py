@@ -26,7 +26,7 @@ from pipeline.files import sync_folder
 from pipeline.manifest import MANIFEST, entries
 from pipeline.report import StageError
 
-__all__ = ["CONDEMNED", "MANIFEST", "Part", "Store", "condemn", "data_digest", "entries", "pardon"]
+__all__ = ["CONDEMNED", "MANIFEST", "Part", "Store", "condemn", "data_digest", "entries", "pardon", "stamp_of"]
 
 CONDEMNED = "condemned"
 """In a line of the manifest: the fault for which `verify` wants it extracted again; its file stays till then."""
@@ -146,7 +146,7 @@ class Store:
         for part in parts:
             path = self.path(part.sample.index)
             part.path.replace(path)
-            placed.append((part, path, _stamp(path.stat())))
+            placed.append((part, path, stamp_of(path.stat())))
         sync_folder(self.folder)
         self._pass_a_tick(max(stamp[2] for _, _, stamp in placed))
         lines = []
@@ -160,7 +160,7 @@ class Store:
                 **self._origin,
                 "attempt": self._attempt,
             }
-            if _is_fine(stamp) and _stamp(path.stat()) == stamp:
+            if _is_fine(stamp) and stamp_of(path.stat()) == stamp:
                 entry["stamp"] = stamp
             lines.append(entry)
         manifest.append(self.folder, lines)
@@ -197,7 +197,7 @@ class Store:
         try:
             with self.path(sample.index).open("rb") as file:
                 # Not by path: opening makes a network file system ask its server for the times as they are.
-                if entry.get("stamp") == _stamp(os.fstat(file.fileno())):
+                if entry.get("stamp") == stamp_of(os.fstat(file.fileno())):
                     return True
                 digest = hashlib.sha256()
                 while block := file.read(1 << 20):
@@ -207,7 +207,7 @@ class Store:
         return digest.hexdigest() == entry.get("sha256")
 
 
-def _stamp(found: os.stat_result) -> list[int]:
+def stamp_of(found: os.stat_result) -> list[int]:
     """Size, time of the content, time of any change, inode. The third is the kernel's own: nobody sets it back."""
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 

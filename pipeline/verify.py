@@ -201,14 +201,14 @@ def _code(truth: Mapping[str, Any]) -> str:
 
 
 def _stamps(folder: Path, samples: Sequence[Sample]) -> str:
-    """sha256 over the sizes and times of the files: whoever writes to one of them changes it."""
+    """sha256 over the files' stamps: whoever writes to one of them changes it."""
     found = hashlib.sha256()
     for sample in samples:
         try:
-            stat = (folder / f"hs_{sample.index}.safetensors").stat()
-            found.update(f"{sample.index} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+            stamp = store.stamp_of((folder / f"hs_{sample.index}.safetensors").stat())
         except OSError:
-            found.update(f"{sample.index} -\n".encode())
+            stamp = []
+        found.update(json.dumps([sample.index, stamp]).encode())
     return found.hexdigest()
 
 
