@@ -44,10 +44,13 @@ def largest(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 
 def table() -> str:
-    """Markdown: each fault and its name, then the runs without a fault."""
+    """Markdown: each fault and its name, with the backends on whose states it was named so; then the clean runs."""
+    alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in _read(FAULTS):
+        alike.setdefault((row["injected"], f"**{row['fault'] or 'nothing'}** ({row['gate']})"), []).append(row)
     faults = [
-        (row["injected"], row["backend"], f"**{row['fault'] or 'nothing'}** ({row['gate']})", _short(row["sentence"]))
-        for row in _read(FAULTS)
+        (injected, named, ", ".join(row["backend"] for row in rows), _short(rows[0]["sentence"]))
+        for (injected, named), rows in alike.items()
     ]
     clean = [
         (
@@ -60,7 +63,7 @@ def table() -> str:
         )
         for row in _read(CLEAN)
     ]
-    first = reports.table(("injected", "backend", "named", "in the words of the stage"), faults)
+    first = reports.table(("injected", "named", "on states of", "in the words of the stage"), faults)
     head = (
         "target",
         "backend",
