@@ -67,6 +67,8 @@ def _explain(alone: Sequence[Any], number: int, found: Any, bounds: Limits, name
         if other is not None:
             return "shifted", f"{told} has the rows of {names[other]}."
     if kept:
+        if len(found) == len(own) and all(_place(other, found[kept], limit) is None for other in alone):
+            return "numbers differ", f"{told} has {kept} of its own, and then rows that are no sample's."
         return "truncated", f"{told} ends after {kept} of its own: the others were never captured."
     skipped = _place(own, found[0], limit)
     rest = len(own) - (skipped or 0)
