@@ -22,7 +22,7 @@ from pipeline import dataset, environments, extracting, origin, products, scratc
 from pipeline.dataset import Sample
 from pipeline.engine import backend
 from pipeline.engine.driver import activate_driver
-from pipeline.gates import aux_layers, final_norm, loss_mask, rotary
+from pipeline.gates import attribution, aux_layers, final_norm, loss_mask, rotary
 from pipeline.gates.numbers import EIGHT_BITS
 from pipeline.gates.report import GateReport
 from pipeline.problem import Problem
@@ -48,6 +48,10 @@ class Judged:
     about: dict[str, Any] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     """Gate → why it had nothing to judge."""
+
+    cause: GateReport | None = None
+    """What the engine computes wrongly of a prompt by itself: where rows stand follows from it, for wrong numbers may
+    change with the batch."""
 
     @property
     def faults(self) -> list[GateReport]:
@@ -106,6 +110,11 @@ def _judge(judged: Judged, wanted: Settings, samples: Sequence[Sample], target: 
     reports, why = reference.check(target, layers, chosen.samples, whole, norm, _least(wanted))
     judged.add(reports, rotary.GATE, why)
     judged.about["reference"] = "" if why else f"transformers on the host, in 32-bit floats; {room.told}"
+    if any(report.gate == attribution.GATE for report in judged.faults):
+        alone = {s.index: again.alone[s.index] for s in chosen.samples}
+        alone = {s.index: alone[s.index] for s in chosen.samples if len(alone[s.index]) == len(s.token_ids)}
+        reports, _ = reference.check(target, layers, chosen.samples, alone, norm, _least(wanted))
+        judged.cause = next((report for report in reports if report.fault == rotary.GATE), None)
 
 
 def _repeat(
@@ -163,7 +172,7 @@ def _conclude(judged: Judged, samples: Sequence[Sample], digest: str) -> None:
         metric("samples_verified", len(samples))
         note(f"{len(samples)} samples, {tokens} tokens: {len(judged.reports)} verdicts of the gates, no fault.")
         return
-    cause = remedies.first(judged.faults)
+    cause = judged.cause or remedies.first(judged.faults)
     condemned = dict(judged.spoilt)
     if remedies.of(cause).wide:
         condemned = {sample.index: cause.fault for sample in samples}
@@ -172,7 +181,7 @@ def _conclude(judged: Judged, samples: Sequence[Sample], digest: str) -> None:
     store.condemn(folder, condemned, _attempt())
     for report in judged.faults:
         note(f"{report.gate}: {report.fault}. {report.sentence}")
-    raise StageError(f"{remedies.sentence(judged.faults)} Till then nothing is learnt from {folder}.")
+    raise StageError(f"{remedies.sentence(judged.faults, cause)} Till then nothing is learnt from {folder}.")
 
 
 def _passed_before(digest: str, code: str, stamps: str) -> bool:

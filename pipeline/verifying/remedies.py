@@ -91,9 +91,8 @@ def first(faults: Sequence[GateReport]) -> GateReport:
     return min(faults, key=lambda report: order.index(report.fault) if report.fault in order else len(order))
 
 
-def sentence(faults: Sequence[GateReport]) -> str:
+def sentence(faults: Sequence[GateReport], cause: GateReport) -> str:
     """What was found, what to do, and what else was found."""
-    cause = first(faults)
     remedy = of(cause)
     off = [patch for patch in remedy.patches if patch in parse(os.environ.get(VARIABLE, "")).off]
     switched = f" Switched off here: {', '.join(off)}." if off else ""

@@ -68,9 +68,10 @@ def test_the_cause_is_told_before_what_follows_from_it(monkeypatch: pytest.Monke
         failed("attribution", "numbers differ", "They differ."),
         failed("rotary", "rotary", "The first is right."),
     ]
-    told = remedies.sentence(faults)
+    told = remedies.sentence(faults, remedies.first(faults))
     assert told.startswith("rotary (rotary): The first is right. Switched off here: cpu-rotary. Let the engine rotate")
     assert told.endswith("and verify.")
-    single = remedies.sentence([failed("finite", "NaN", "One is."), failed("rows", "rows missing", "Two are.")])
+    faults = [failed("finite", "NaN", "One is."), failed("rows", "rows missing", "Two are.")]
+    single = remedies.sentence(faults, remedies.first(faults))
     assert single.startswith("NaN (finite): One is. Relaunch extract")
     assert single.endswith("Also found: rows missing.")
