@@ -26,6 +26,7 @@ def prepare(pairs: dict[str, Run], folder: Path, target: str, text: str, **prepa
             "conversations": str(source),
             "max_length": 100,
             "samples": 10,
+            "until": "prepare",  # these targets have a tokenizer and no weights that a draft could share
         },
         "stage": {"prepare": prepare},
     }
