@@ -112,7 +112,6 @@ def test_a_rotation_that_is_wrong_throughout_is_stopped(of_type: Callable[[str],
     run = of_pair(of_type("tiny-deepseek-v3"), "current")
     made = copied(run, tmp_path / "run", "native", off=("cpu-rotary",))
     assert stopped(made, "`cpu-rotary` off", "native", ("cpu-rotary",)) == "rotary"
-    assert stopped(made, "`cpu-rotary` off in extract alone", "native") == "rotary"
 
 
 def test_layers_one_too_late_are_stopped(of_type: Callable[[str], Run], tmp_path: Path) -> None:
