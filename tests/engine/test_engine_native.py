@@ -13,9 +13,9 @@ from remote.logs.reader import LogReader
 
 pytestmark = pytest.mark.engine
 
-TOLERANCE = 1e-4
-"""Largest difference between two 32-bit forwards as a share of the largest value; measured: below 1e-6, and 3e-5 with
-a mixture of experts."""
+TIES = 0.01
+"""Share of the rows of a mixture of experts that may differ by more: where two experts are as good as equal, another
+order of a sum chooses the other one. Measured: 1 to 3 rows of 10,000."""
 
 
 @pytest.fixture(scope="module", params=["tiny", "tiny-qwen3", "tiny-deepseek-v3"])
@@ -43,12 +43,12 @@ def test_every_row_of_every_layer_is_the_reference_row(current: Run, capsys: pyt
         for name, batch in batches.items():
             shown = "  ".join(f"{d:.1e} of {s:.0f}" for d, s in zip(batch["diff"], batch["size"], strict=True))
             target = current.settings["run"]["target"]
-            print(f"\n    {target}, {name}: max abs difference of each layer: {shown}", end="")
+            print(f"\n    {target}, {name}: max abs difference of each layer: {shown}; rare {batch['rare']}", end="")
     for name, batch in batches.items():
         assert batch["rows"] == batch["expected"], name
         assert not batch["fault"], batch["sentence"]
-        for difference, size in zip(batch["diff"], batch["size"], strict=True):
-            assert difference < TOLERANCE * size, name
+        ties = TIES if "deepseek" in current.settings["run"]["target"] else 0
+        assert max(batch["rare"]) <= ties * batch["tokens"], (name, batch["rare"])
 
 
 def test_what_happens_without_the_patches_of_cpu_builds(current: Run) -> None:
