@@ -15,7 +15,7 @@ pytestmark = pytest.mark.engine
 
 TIES = 0.01
 """Share of the rows of a mixture of experts that may differ by more: where two experts are as good as equal, another
-order of a sum chooses the other one. Measured: 1 to 3 rows of 10,000."""
+order of a sum chooses the other one. Measured: one row of 11,000, and one of 1,580."""
 
 
 @pytest.fixture(scope="module", params=["tiny", "tiny-qwen3", "tiny-deepseek-v3"])
