@@ -79,7 +79,7 @@ def attempt() -> str:
     return "/".join(Path(os.environ[record.ATTEMPT]).parts[-3:])
 
 
-class Telling(sharding.Listener):
+class Telling:
     """Turns what engines say into the stage's progress and figures."""
 
     def __init__(self, samples: Sequence[Sample], missing: set[int], engines: int) -> None:

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from pipeline.report import StageError
 
@@ -42,11 +42,10 @@ def environments(engines: int, each: int, on_gpus: bool) -> list[Mapping[str, st
     return [{"CUDA_VISIBLE_DEVICES": ",".join(found[n * each : (n + 1) * each])} for n in range(engines)]
 
 
-class Listener:
+class Listener(Protocol):
     """Is told of samples on the disk and of engines that are ready; one line of JSON each, from any engine."""
 
-    def heard(self, engine: int, line: Mapping[str, Any]) -> None:
-        raise NotImplementedError
+    def heard(self, engine: int, line: Mapping[str, Any]) -> None: ...
 
 
 def run(shares: Sequence[Mapping[str, Any]], surroundings: Sequence[Mapping[str, str]], listener: Listener) -> None:

@@ -1,4 +1,4 @@
-"""What views with a list above and the details of one entry below have in common: moving about in both."""
+"""What views with a list have in common, and those with the details of one entry below it: moving about."""
 
 from __future__ import annotations
 
@@ -6,17 +6,12 @@ from console.screens.view import View
 from console.widgets.listing import Details, Listing
 
 
-class ListedView(View):
+class CursorView(View):
+    """A view with a list, and a cursor in it."""
+
     @property
     def _list(self) -> Listing:
         return self.query_one(Listing)
-
-    def on_listing_moved(self) -> None:
-        self._fill_details()
-
-    def _fill_details(self) -> None:
-        """Show the entry under the cursor."""
-        raise NotImplementedError
 
     def do_down(self) -> None:
         self._list.move(1)
@@ -29,6 +24,17 @@ class ListedView(View):
 
     def do_bottom(self) -> None:
         self._list.go(self._list.last)
+
+
+class ListedView(CursorView):
+    """With the details of the entry under the cursor."""
+
+    def on_listing_moved(self) -> None:
+        self._fill_details()
+
+    def _fill_details(self) -> None:
+        """Show the entry under the cursor."""
+        raise NotImplementedError
 
     def do_page_down(self) -> None:
         self.query_one(Details).page(1)

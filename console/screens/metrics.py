@@ -7,7 +7,7 @@ from textual.containers import Container
 
 from console import curves
 from console.curves import Group, Line
-from console.screens.view import View
+from console.screens.listed import CursorView
 from console.store import Snapshot
 from console.sweep_report import group, headline
 from console.widgets import points
@@ -81,7 +81,7 @@ def _course(stage: StageView, whole: bool) -> list[Part]:
     return [(" · ".join(told if whole else told[:1]), "muted")] if told else []
 
 
-class MetricsScreen(View):
+class MetricsScreen(CursorView):
     def compose(self) -> ComposeResult:
         yield MetricsTitle()
         yield Listing("metrics-list")
@@ -130,10 +130,6 @@ class MetricsScreen(View):
     def stage(self) -> StageView | None:
         return curves.telling_stage(self.snapshot.curves, self.snapshot.run, self._picked)
 
-    @property
-    def _list(self) -> Listing:
-        return self.query_one(Listing)
-
     def on_listing_moved(self) -> None:
         self._draw()
 
@@ -166,18 +162,6 @@ class MetricsScreen(View):
             )
 
     # Moving ------------------------------------------------------------------------------------------------
-
-    def do_down(self) -> None:
-        self._list.move(1)
-
-    def do_up(self) -> None:
-        self._list.move(-1)
-
-    def do_top(self) -> None:
-        self._list.go(0)
-
-    def do_bottom(self) -> None:
-        self._list.go(self._list.last)
 
     def do_page_down(self) -> None:
         self._list.move(max(1, self._list.size.height - 1))

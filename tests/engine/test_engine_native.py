@@ -13,9 +13,10 @@ from remote.logs.reader import LogReader
 
 pytestmark = pytest.mark.engine
 
-TIES = 0.01
-"""Share of the rows of a mixture of experts that may differ by more: where two experts are as good as equal, another
-order of a sum chooses the other one. Measured: one row of 11,000, and one of 1,580."""
+TIES = 0.002
+"""Share of the rows of a mixture of experts that may differ by more. Where two experts are as good as equal, another
+order of a sum may choose the other one; that this is the cause was not shown row by row. Measured: one row of 11,000,
+and one of 1,580."""
 
 
 @pytest.fixture(scope="module", params=["tiny", "tiny-qwen3", "tiny-deepseek-v3"])
