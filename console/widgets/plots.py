@@ -39,7 +39,7 @@ class CurvePlot(PlotextPlot):
         latest = " ".join(figure(line.latest, group.name) for line in group.training[:NAMED])
         plt.title(f"{'› ' if here else ''}{one_line(group.name).replace('_', ' ')}  {latest}".rstrip())
         # A legend lies on the curves: only where they are seen besides.
-        legend = 1 < len(group.lines) <= height // 3
+        legend = 1 < len(group.lines) <= height // 2
         for line in group.lines:
             colour = _LINES[(line.position - 1 if line.position else 0) % len(_LINES)]
             steps, values = _thin(line.steps, width), _thin(line.values, width)
