@@ -14,6 +14,8 @@ from pipeline.gates.numbers import Limits, limits, row_errors
 from pipeline.gates.report import GateReport, failed, passed
 
 GATE = "attribution"
+RUN = 8
+"""Rows in a row by which those of another sample are known: wrong numbers may bring a single row near one of them."""
 
 
 def check(alone: Sequence[Any], batched: Sequence[Any], names: Sequence[str] = (), least: float = 0.0) -> GateReport:
@@ -63,11 +65,11 @@ def _explain(alone: Sequence[Any], number: int, found: Any, bounds: Limits, name
     if kept == len(own):
         return "rows too many", f"{told} has {len(found) - kept} more behind its own."
     if kept < len(found):
-        other = _holder(alone, number, found[kept], kept, limit)
+        other = _holder(alone, number, found[kept:], kept, limit)
         if other is not None:
             return "shifted", f"{told} has the rows of {names[other]}."
     if kept:
-        if len(found) == len(own) and all(_place(other, found[kept], limit) is None for other in alone):
+        if len(found) == len(own) and not any(_has_run(other, found[kept:], limit) for other in alone):
             return "numbers differ", f"{told} has {kept} of its own, and then rows that are no sample's."
         return "truncated", f"{told} ends after {kept} of its own: the others were never captured."
     skipped = _place(own, found[0], limit)
@@ -96,14 +98,22 @@ def _own_rows(own: Any, found: Any, limit: float) -> int:
     return int(wrong[0]) if len(wrong) else common
 
 
-def _holder(alone: Sequence[Any], number: int, row: Any, place: int, limit: float) -> int | None:
-    """Another sample that has this row in the same place; what precedes it may be a prefix that both have."""
+def _holder(alone: Sequence[Any], number: int, rows: Any, place: int, limit: float) -> int | None:
+    """Another sample that has these rows in the same place; what precedes them may be a prefix that both have."""
     for i, other in enumerate(alone):
         if i != number and len(other) > place:
-            same = float(row_errors(other[place : place + 1], row.unsqueeze(0)))
-            if same <= limit:
+            count = min(RUN, len(rows), len(other) - place)
+            if _own_rows(other[place:], rows[:count], limit) == count:
                 return i
     return None
+
+
+def _has_run(other: Any, rows: Any, limit: float) -> bool:
+    """Whether the first of these rows follow one another in a sample."""
+    count = min(RUN, len(rows), len(other))
+    near = (row_errors(other, rows[:1]) <= limit).nonzero().flatten().tolist()
+    places = (place for place in near if place + count <= len(other))
+    return count > 0 and any(_own_rows(other[place:], rows[:count], limit) == count for place in places)
 
 
 def _place(own: Any, row: Any, limit: float) -> int | None:

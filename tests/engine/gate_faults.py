@@ -101,6 +101,14 @@ def attribution_cases(s: Samples) -> Cases:
     yield "shifted (by one)", attribution.check(true, cut(stray, lengths))
     yield "shifted (none left)", attribution.check(true, [true[0], true[1][:0], true[2], true[3]])
     yield "numbers differ", attribution.check(true, [true[0], true[1] * 1.01, true[2], true[3]])
+    strange = true[1] + torch.randn_like(true[1]) * true[1].std()
+    strange[:4] = true[1][:4]
+    strange[4] = true[2][20]
+    yield "numbers differ (a row like another's)", attribution.check(true, [true[0], strange, true[2], true[3]])
+    strange[4] = true[2][4]
+    yield "numbers differ (a row like another's in its place)", attribution.check(
+        true, [true[0], strange, true[2], true[3]]
+    )
 
 
 def norm_cases(s: Samples) -> Cases:

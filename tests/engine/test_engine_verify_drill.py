@@ -114,6 +114,15 @@ def test_a_rotation_that_is_wrong_throughout_is_stopped(of_type: Callable[[str],
     assert stopped(made, "`cpu-rotary` off", "native", ("cpu-rotary",)) == "rotary"
 
 
+def test_a_wrong_rotation_is_stopped_by_an_engine_that_rotates_rightly(
+    of_type: Callable[[str], Run], tmp_path: Path
+) -> None:
+    """Its numbers change with the batch, so that the stored rows are nowhere those of the sample alone."""
+    run = of_pair(of_type("tiny-deepseek-v3"), "current")
+    made = copied(run, tmp_path / "run", "native", off=("cpu-rotary",))
+    assert stopped(made, "`cpu-rotary` off in extract alone", "native") == "rotary"
+
+
 def test_layers_one_too_late_are_stopped(of_type: Callable[[str], Run], tmp_path: Path) -> None:
     """speculators' own default, under the names of ours."""
     made = copied(of_type("tiny"), tmp_path / "run", "transformers", layers=[3, 5, 6])
