@@ -73,7 +73,7 @@ class RunSettings(Section):
         "auto", description="aux layers in vLLM's convention, or `auto` for its default"
     )
     samples: Annotated[int, Field(ge=1)] = Field(64, description="conversations to extract hidden states for")
-    batch_size: Annotated[int, Field(ge=1)] = Field(8, description="conversations in one forward")
+    batch_size: Annotated[int, Field(ge=1)] = Field(32, description="conversations that the engine is given at once")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="the target's number format; float32 for exact comparisons"
     )

@@ -64,7 +64,7 @@ class Settings:
     layers: tuple[int, ...] | None = None
     """Aux layers; None follows the default rule (2, n // 2, n - 3)."""
     samples: int = 64
-    batch_size: int = 8
+    batch_size: int = 32
     dtype: str = "auto"
     """Of the engine and the stored states: `auto` is the target's own, 32-bit floats taken down to bfloat16."""
     backend: str = AUTO
@@ -109,7 +109,7 @@ def parse(data: Mapping[str, Any]) -> Settings:
         long=choice(table(stages, "prepare"), "long", Settings.long, LONG, "stage.prepare"),
         layers=None if layers == "auto" else _layers(layers),
         samples=integer(run, "samples", 64, 1, 100_000_000),
-        batch_size=integer(run, "batch_size", 8, 1, 4096),
+        batch_size=integer(run, "batch_size", 32, 1, 4096),
         dtype=choice(run, "dtype", Settings.dtype, DTYPES),
         backend=choice(table(stages, "extract"), "backend", AUTO, BACKENDS, "stage.extract"),
         train_steps=integer(table(stages, "target"), "steps", Settings.train_steps, 1, 1_000_000, "stage.target"),

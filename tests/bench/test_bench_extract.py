@@ -7,6 +7,8 @@ import os
 import statistics
 import subprocess
 import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +25,19 @@ FINISHED = 10_000
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A run with a tiny target."""
-    one = Run(tmp_path_factory.mktemp("made"), {"run": {"pair": "current"}, "stage": {"target": {"steps": 6}}})
-    for name in ("provision", "target"):
-        attempt = one.stage(name)
-        assert attempt.rc == 0, attempt.log
-    return one
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a target, made when it is first asked for."""
+
+    @cache
+    def of(target: str) -> Path:
+        settings = {"run": {"pair": "current", "target": target}, "stage": {"target": {"steps": 6}}}
+        one = Run(tmp_path_factory.mktemp(target), settings)
+        for name in ("provision", "target"):
+            attempt = one.stage(name)
+            assert attempt.rc == 0, attempt.log
+        return one.products / "target"
+
+    return of
 
 
 def script(run: Run, name: str, *arguments: object) -> dict[str, Any]:
@@ -48,33 +56,35 @@ def told(found: dict[str, Any], what: str, of: str, name: str) -> None:
     show(f"{what}, {found['tokens']} tokens", seconds[what], statistics.median(seconds[of]), name)
 
 
-def test_extraction_on_the_current_pair(made: Run, tmp_path: Path) -> None:
-    run = run_of(
-        tmp_path / "run", made.products / "target", samples(COUNT, LONGEST), "current", {"max_length": LONGEST}
-    )
-    server = Server(run, made.products / "target", tmp_path, LONGEST)
+@pytest.mark.parametrize(("name", "count"), [("tiny", COUNT), ("smollm2", 64)])
+def test_extraction_on_the_current_pair(name: str, count: int, made: Callable[[str], Path], tmp_path: Path) -> None:
+    """On a tiny target the files cost as much as the forward; SmolLM2 has 135 million weights."""
+    target = made(name)
+    run = run_of(tmp_path / "run", target, samples(count, LONGEST), "current", {"max_length": LONGEST})
+    server = Server(run, target, tmp_path, LONGEST)
     try:
         server.wait()
         found = script(run, "rates.py", "current", run.products, tmp_path, ROUNDS, server.endpoint)
     finally:
         server.kill()
-    for what in ("extract", "extract, batches of 8"):
-        told(found, what, "prefill", "vLLM's plain prefill")
+    told(found, "extract", "prefill", "vLLM's plain prefill")
+    for what in ("extract", "served"):
         told(found, what, "offline", "speculators generate-offline-data")
-    told(found, "served", "offline", "speculators generate-offline-data")
 
 
-def test_extraction_on_the_seeds_pair(made: Run, tmp_path: Path) -> None:
-    run = run_of(tmp_path / "run", made.products / "target", samples(COUNT, LONGEST), "seed")
+def test_extraction_on_the_seeds_pair(made: Callable[[str], Path], tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", made("tiny"), samples(COUNT, LONGEST), "seed")
     assert run.stage("provision").rc == 0
     told(script(run, "rates.py", "seed", run.products, tmp_path, ROUNDS), "extract", "loop", "speculators' own loop")
 
 
-def test_a_finished_extraction_is_found_finished_and_its_data_are_read(made: Run, tmp_path: Path) -> None:
+def test_a_finished_extraction_is_found_finished_and_its_data_are_read(
+    made: Callable[[str], Path], tmp_path: Path
+) -> None:
     settings = {"run": {"pair": "current", "samples": FINISHED}, "stage": {"extract": {"backend": "transformers"}}}
     run = Run(tmp_path / "run", settings)
     run.products.mkdir()
-    (run.products / "target").symlink_to(made.products / "target")
+    (run.products / "target").symlink_to(made("tiny"))
     size = script(run, "finished.py", run.folder, FINISHED, json.dumps(settings))["bytes"]
     known, read = [], []
     for _ in range(ROUNDS):

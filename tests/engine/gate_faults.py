@@ -106,8 +106,9 @@ def attribution_cases(s: Samples) -> Cases:
     strange[4] = true[2][20]
     yield "numbers differ (a row like another's)", attribution.check(true, [true[0], strange, true[2], true[3]])
     strange[4] = true[2][4]
-    yield "numbers differ (a row like another's in its place)", attribution.check(
-        true, [true[0], strange, true[2], true[3]]
+    yield (
+        "numbers differ (a row like another's in its place)",
+        attribution.check(true, [true[0], strange, true[2], true[3]]),
     )
 
 

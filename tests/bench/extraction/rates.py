@@ -20,16 +20,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-LAYERS = (2, 4, 5, 8)
 DTYPE = "float32"
 SAVERS = 4
 BATCH = 8
 """Of speculators 0.3.0's loop."""
 
 
-def extracting(engine: Any, samples: Sequence[Any], work: Path, batch: int) -> Callable[[], float]:
+def extracting(engine: Any, samples: Sequence[Any], work: Path) -> Callable[[], float]:
+    """The stage's loop, with batches of its default size."""
     from pipeline import extracting as loop
     from pipeline import scratch
+    from pipeline.settings import Settings
     from pipeline.store import Store
     from pipeline.writing import Writer
 
@@ -39,13 +40,19 @@ def extracting(engine: Any, samples: Sequence[Any], work: Path, batch: int) -> C
         store = Store(folder, {})
         began = time.perf_counter()
         with scratch.own(folder) as half, Writer(store, lambda saved: None, half) as writer:
-            todo = loop.batches(samples, batch)
+            todo = loop.batches(samples, Settings.batch_size)
             loop._Loop(engine, writer, {sample.index for sample in samples}).run(todo)
         taken = time.perf_counter() - began
         assert len(list(folder.glob("hs_*"))) == len(samples)
         return taken
 
     return once
+
+
+def default_layers(target: Path) -> Any:
+    from pipeline import layers, origin
+
+    return layers.choose(origin.text_config(target)["num_hidden_layers"], None)
 
 
 def current(products: Path, samples: Sequence[Any], work: Path, endpoint: str) -> dict[str, Callable[[], float]]:
@@ -56,6 +63,7 @@ def current(products: Path, samples: Sequence[Any], work: Path, endpoint: str) -
     from pipeline.engine import native, served
 
     target, longest = products / "target", max(len(sample.token_ids) for sample in samples)
+    layers = default_layers(target).vllm_ids
     plain = LLM(
         model=str(target),
         dtype=DTYPE,
@@ -72,12 +80,11 @@ def current(products: Path, samples: Sequence[Any], work: Path, endpoint: str) -
         plain.generate(prompts, SamplingParams(max_tokens=1, temperature=0, detokenize=False), use_tqdm=False)
         return time.perf_counter() - began
 
-    engine = native.Engine(target, LAYERS, longest, 1, DTYPE, work)
-    found = {"prefill": prefill, "extract": extracting(engine, samples, work, 64)}
-    found["extract, batches of 8"] = extracting(engine, samples, work, 8)
+    engine = native.Engine(target, layers, longest, 1, DTYPE, work)
+    found = {"prefill": prefill, "extract": extracting(engine, samples, work)}
     if endpoint:
         training_data.write(samples, work / "data", store.data_digest(work, samples))
-        found["served"] = extracting(served.Engine(target, LAYERS, longest, DTYPE, endpoint), samples, work, 64)
+        found["served"] = extracting(served.Engine(target, layers, longest, DTYPE, endpoint), samples, work)
         found["offline"] = lambda: offline(work, endpoint)
     return found
 
@@ -102,7 +109,7 @@ def seed(products: Path, samples: Sequence[Any], work: Path, endpoint: str) -> d
 
     activate("driver", Switches(), lambda applied: None)
     longest = max(len(sample.token_ids) for sample in samples)
-    engine = generator.Engine(products / "target", [index - 1 for index in LAYERS], longest, 1, DTYPE)
+    engine = generator.Engine(products / "target", default_layers(products / "target").output_indices, longest, 1, DTYPE)
 
     def loop() -> float:
         folder = work / "saved"
@@ -118,7 +125,7 @@ def seed(products: Path, samples: Sequence[Any], work: Path, endpoint: str) -> d
                     pool.submit(torch.save, result, folder / f"data_{sample.index}.pt")
         return time.perf_counter() - began
 
-    return {"loop": loop, "extract": extracting(engine, samples, work, 8)}
+    return {"loop": loop, "extract": extracting(engine, samples, work)}
 
 
 def main() -> None:
