@@ -109,7 +109,9 @@ def seed(products: Path, samples: Sequence[Any], work: Path, endpoint: str) -> d
 
     activate("driver", Switches(), lambda applied: None)
     longest = max(len(sample.token_ids) for sample in samples)
-    engine = generator.Engine(products / "target", default_layers(products / "target").output_indices, longest, 1, DTYPE)
+    engine = generator.Engine(
+        products / "target", default_layers(products / "target").output_indices, longest, 1, DTYPE
+    )
 
     def loop() -> float:
         folder = work / "saved"
