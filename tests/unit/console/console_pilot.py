@@ -10,6 +10,7 @@ from console_fakes import FAILED_LOG, LOG, PATCHES, FakeProject, FakeSession, fa
 from textual.pilot import Pilot
 
 from console.app import EyasApp
+from console.widgets.logview import LogView
 from remote.views import RunView
 
 SIZES = [(80, 24), (120, 40), (40, 10), (200, 60)]
@@ -28,6 +29,10 @@ def failed() -> FakeSession:
 
 def running() -> FakeSession:
     return session(running_run(), 2)
+
+
+def log_view(app: EyasApp) -> LogView:
+    return app.current.query_one(LogView)
 
 
 def screen_text(app: EyasApp) -> str:

@@ -9,25 +9,19 @@ from dataclasses import replace
 
 import pytest
 from console_fakes import PATCHES, RUN, FakeProject, LinkState, running_run
-from console_pilot import SIZES, failed, opened, running, screen_text, session, until
+from console_pilot import SIZES, failed, log_view, opened, running, screen_text, session, until
 from rich.cells import cell_len
-from textual.widgets import Button, Input
+from textual.widgets import Button
 
 from console.app import EyasApp
-from console.screens.dialogs import Ask, ChooseRun, ConfirmStop, Help
+from console.screens.dialogs import ChooseRun, ConfirmStop, Help
 from console.screens.patches import PatchesScreen
 from console.screens.tracebacks import TracebacksScreen
 from console.widgets.gpus import Gpus
-from console.widgets.logview import LogView
 from console.widgets.rail import Rail
 from remote import protocol
-from remote.link.asker import Question
 from remote.logs.findings import Stall
 from remote.protocol import RemoteError
-
-
-def log_view(app: EyasApp) -> LogView:
-    return app.current.query_one(LogView)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -232,55 +226,6 @@ async def test_enter_on_a_traceback_goes_to_its_line_in_the_log() -> None:
         await until(pilot, lambda: log_view(app).marked == 30, "the traceback's row")
 
 
-async def test_scrolling_up_pauses_and_the_end_or_f_follows_again() -> None:
-    host = failed()
-    async with opened(host) as (app, pilot):
-        await pilot.press("2")
-        view = log_view(app)
-        assert view.following
-        assert view.top == view.last_top
-        await pilot.press("k")
-        assert not view.following
-        assert "paused: f follows" in screen_text(app)
-        host.push_log(b"late\n", offset=app.snapshot.log.next_offset)
-        await until(pilot, lambda: app.snapshot.log.count == 71, "the late line")
-        await pilot.pause()
-        assert "late" not in screen_text(app)
-        await pilot.press("f")
-        await until(pilot, lambda: "late" in screen_text(app), "the end")
-        await pilot.press("g")
-        await until(pilot, lambda: view.top == 0 and not view.following, "the start")
-        await pilot.press("G")
-        assert view.following
-        assert view.top == view.last_top
-
-
-@pytest.mark.parametrize(("down", "up"), [("j", "k"), ("down", "up"), ("pagedown", "pageup"), ("ctrl+d", "ctrl+u")])
-async def test_the_log_moves_both_ways(down: str, up: str) -> None:
-    async with opened(failed()) as (app, pilot):
-        await pilot.press("2", "g")
-        view = log_view(app)
-        await until(pilot, lambda: not view.following, "the start")
-        await pilot.press(down, down)
-        there = view.top
-        assert there > 0
-        await pilot.press(up)
-        assert view.top < there
-
-
-async def test_long_lines_are_cut_with_a_sign_and_reached_sideways() -> None:
-    host = failed()
-    host.log = b"head " + b"x" * 200 + b" tail\n"
-    async with opened(host) as (app, pilot):
-        await pilot.press("2")
-        assert "…" in screen_text(app)
-        assert "tail" not in screen_text(app)
-        await pilot.press(*["right"] * 10)
-        assert " tail" in screen_text(app)
-        await pilot.press(*["left"] * 10)
-        assert "head" in screen_text(app)
-
-
 async def test_the_stage_cursor_moves_and_enter_opens_that_stage_s_log() -> None:
     host = failed()
     async with opened(host) as (app, pilot):
@@ -399,65 +344,6 @@ async def test_a_resize_keeps_the_view_the_cursor_and_the_following() -> None:
         await pilot.pause()
         assert log_view(app).following
         assert "step 29" in screen_text(app)
-
-
-def ask(app: EyasApp, question: Question) -> tuple[threading.Thread, list[str | None]]:
-    answers: list[str | None] = []
-    thread = threading.Thread(target=lambda: answers.append(app._asker.ask(question)))
-    thread.start()
-    return thread, answers
-
-
-HOST_KEY = Question(
-    "host_key",
-    "Unknown host key",
-    "gpu-box is not known yet.",
-    False,
-    {"host": "gpu-box", "port": "22", "key_type": "ssh-ed25519", "fingerprint": "SHA256:abcDEF123", "note": ""},
-)
-
-
-async def test_a_host_key_shows_its_fingerprint_and_wants_the_whole_word_yes() -> None:
-    async with opened(failed()) as (app, pilot):
-        thread, answers = ask(app, HOST_KEY)
-        await until(pilot, lambda: isinstance(app.screen, Ask), "the question")
-        await until(pilot, lambda: "SHA256:abcDEF123" in screen_text(app), "the fingerprint")
-        await pilot.press("y", "enter")
-        assert isinstance(app.screen, Ask)
-        assert "Type yes in full" in screen_text(app)
-        await pilot.press("e", "s", "enter")
-        await until(pilot, lambda: not thread.is_alive(), "the answer")
-        assert answers == ["yes"]
-
-
-async def test_escape_refuses_a_host_key() -> None:
-    async with opened(failed()) as (app, pilot):
-        thread, answers = ask(app, HOST_KEY)
-        await until(pilot, lambda: isinstance(app.screen, Ask), "the question")
-        await pilot.press("escape")
-        await until(pilot, lambda: not thread.is_alive(), "the refusal")
-        assert answers == [None]
-
-
-async def test_a_secret_is_masked_and_given_whole() -> None:
-    async with opened(failed()) as (app, pilot):
-        thread, answers = ask(app, Question("password", "Password", "for me@gpu-box", True))
-        await until(pilot, lambda: isinstance(app.screen, Ask), "the question")
-        await pilot.press(*"s3cret")
-        assert app.screen.query_one(Input).value == "s3cret"
-        assert "s3cret" not in screen_text(app)
-        await pilot.press("enter")
-        await until(pilot, lambda: not thread.is_alive(), "the answer")
-        assert answers == ["s3cret"]
-
-
-async def test_leaving_the_app_answers_an_open_question_with_none() -> None:
-    async with opened(failed()) as (app, pilot):
-        thread, answers = ask(app, HOST_KEY)
-        await until(pilot, lambda: isinstance(app.screen, Ask), "the question")
-    thread.join(30)
-    assert answers == [None]
-    assert app._asker.ask(HOST_KEY) is None
 
 
 def test_the_app_is_imported_without_any_ssh_library() -> None:

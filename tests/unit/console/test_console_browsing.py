@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from console_fakes import TRACE_TEXT, FakeSession, failed_run
-from console_pilot import opened, screen_text, session, until
+from console_pilot import log_view, opened, screen_text, session, until
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -17,7 +17,6 @@ from console.browsing import ROWS, place_of
 from console.live import FIRST_ROWS
 from console.logwindow import KEEP
 from console.screens.dialogs import Help, Prompt
-from console.widgets.logview import LogView
 from remote import protocol
 from remote.protocol import RemoteError
 
@@ -51,12 +50,8 @@ class Held(FakeSession):
         return super().request(op, **params)
 
 
-def view_of(app: EyasApp) -> LogView:
-    return app.current.query_one(LogView)
-
-
 def first_row(app: EyasApp) -> str:
-    view = view_of(app)
+    view = log_view(app)
     return view.window.row(view.top).text
 
 
@@ -92,7 +87,7 @@ async def test_scrolling_up_past_what_is_held_meets_every_line_once() -> None:
         await settle(app, pilot)
         seen: list[str] = []
         while len(seen) < 1200:
-            view = view_of(app)
+            view = log_view(app)
             rows = [
                 view.window.row(i).text for i in range(view.top, min(view.top + view.size.height, view.window.count))
             ]
@@ -100,7 +95,7 @@ async def test_scrolling_up_past_what_is_held_meets_every_line_once() -> None:
             await pilot.press("pageup")
             await settle(app, pilot)
         assert seen == [line.decode() for line in LINES[COUNT - len(seen) :]]
-        assert view_of(app).window.count <= KEEP
+        assert log_view(app).window.count <= KEEP
         assert moved(host) < 1200 + 2 * FIRST_ROWS + 3 * ROWS
 
 
@@ -109,13 +104,13 @@ async def test_down_again_to_the_end_follows() -> None:
     async with opened(host, (80, 24)) as (app, pilot):
         await pilot.press("2", *["pageup"] * 4)
         await settle(app, pilot)
-        assert not view_of(app).following
+        assert not log_view(app).following
         host.push_log(b"late\n", offset=len(LOG))
         await until(pilot, lambda: app.snapshot.log.row(app.snapshot.log.count - 1).text == "late", "the late line")
         for _ in range(6):
             await pilot.press("pagedown")
             await settle(app, pilot)
-        assert view_of(app).following
+        assert log_view(app).following
         assert app.snapshot.browsed is None
         assert "late" in screen_text(app)
         assert not any(asked.get("rows", 0) > 1 for asked in host.asked(protocol.PAGE)), "what is held is not fetched"
@@ -127,14 +122,14 @@ async def test_while_the_operator_reads_elsewhere_nothing_of_the_live_end_travel
         await pilot.press("2", "pageup")
         await until(pilot, lambda: host.untailed == ["log-1"], "the end of the tail")
         await settle(app, pilot)
-        place = view_of(app).place
+        place = log_view(app).place
         host.log = LOG + b"".join(b"later %d\n" % n for n in range(3000))
         await pilot.press("1")
         await until(pilot, lambda: "later 2999" in screen_text(app), "the live end in the run view")
         await pilot.press("2")
         await until(pilot, lambda: host.untailed == ["log-1", "log-2"], "the end of that tail too")
         await settle(app, pilot)
-        assert (view_of(app).place, view_of(app).following) == (place, False)
+        assert (log_view(app).place, log_view(app).following) == (place, False)
         host.log += b"and more\n"
         await pilot.press("f")
         await until(pilot, lambda: "and more" in screen_text(app), "the end")
@@ -148,14 +143,14 @@ async def test_first_and_last() -> None:
     async with opened(host, (80, 24)) as (app, pilot):
         await pilot.press("2", "g")
         await settle(app, pilot)
-        assert (first_row(app), view_of(app).following) == (LINES[0].decode(), False)
+        assert (first_row(app), log_view(app).following) == (LINES[0].decode(), False)
         for _ in range(12):
             await pilot.press("pagedown")
             await settle(app, pilot)
-        assert first_row(app) == LINES[12 * (view_of(app).size.height - 1)].decode()
+        assert first_row(app) == LINES[12 * (log_view(app).size.height - 1)].decode()
         await pilot.press("G")
         await pilot.pause()
-        assert view_of(app).following
+        assert log_view(app).following
         assert f"step {COUNT - 1}" in screen_text(app)
         assert moved(host) < 1200
 
@@ -172,7 +167,7 @@ async def test_j_jumps_to_a_line_a_time_an_offset_or_a_part(text: str, row: int)
         app.screen.query_one(Input).value = text
         await pilot.press("enter")
         await settle(app, pilot)
-        view = view_of(app)
+        view = log_view(app)
         assert view.marked is not None
         shown = int(view.window.row(view.marked).text.rpartition(" ")[2])
         assert abs(shown - row) <= (200 if text == "50%" else 0)
@@ -183,7 +178,7 @@ async def test_a_line_that_is_not_there_is_said_and_the_place_stays() -> None:
     async with opened(host_with(), (80, 24)) as (app, pilot):
         await pilot.press("2", "J", *"99999999", "enter")
         await until(pilot, lambda: any("so there is no line" in n.message for n in app._notifications), "the notice")
-        assert view_of(app).following
+        assert log_view(app).following
         await settle(app, pilot)
         assert app.snapshot.looking == ""
 
@@ -192,11 +187,11 @@ async def test_a_search_goes_over_the_whole_log_and_round_its_end() -> None:
     async with opened(host_with(), (80, 24)) as (app, pilot):
         await pilot.press("2", "slash", *r"step \d*777$", "enter")
         await settle(app, pilot)
-        places = [view_of(app).window.mark]
+        places = [log_view(app).window.mark]
         for key in ("N", "n", "n", "n"):
             await pilot.press(key)
             await settle(app, pilot)
-            places.append(view_of(app).window.mark)
+            places.append(log_view(app).window.mark)
         steps = [LOG[at or 0 :].partition(b"\n")[0].rpartition(b" ")[2].decode() for at in places]
         assert steps == ["19777", "18777", "19777", "777", "1777"]
         assert any("Round the end" in notice.message for notice in app._notifications)
@@ -219,7 +214,7 @@ async def test_errors_are_those_of_the_whole_log_wherever_they_stand() -> None:
         for key in ("E", "E", "E", "e", "e"):
             await pilot.press(key)
             await settle(app, pilot)
-            view = view_of(app)
+            view = log_view(app)
             assert view.marked is not None
             await until(pilot, lambda view=view: view.window.rows[0].line is not None, "line numbers")
             found.append(view.window.row(view.marked).line)
@@ -242,7 +237,7 @@ async def test_escape_ends_a_search_and_then_leaves_the_view() -> None:
         host.gate.set()
         await until(pilot, lambda: len(host.asked(protocol.SEARCH)) == 1, "the late answer")
         await pilot.pause(0.2)
-        assert view_of(app).following
+        assert log_view(app).following
         await pilot.press("escape")
         assert app.view == "run"
 
@@ -256,16 +251,16 @@ async def test_while_the_host_is_silent_the_screen_moves_and_the_newest_wish_win
         await pilot.press("g")
         await until(pilot, lambda: host.waiting == 1, "the first wish")
         for key in ("k", "k", "pageup"):
-            top = view_of(app).top
+            top = log_view(app).top
             await pilot.press(key)
-            assert view_of(app).top < top
+            assert log_view(app).top < top
         for line in ("100", "200", "300"):
             await pilot.press("J", *line, "enter")
         await pilot.pause(0.2)
         assert host.waiting == 1, "one request at a time"
         host.gate.set()
         await settle(app, pilot)
-        await until(pilot, lambda: view_of(app).window.row(view_of(app).marked or 0).line == 300, "the newest")
+        await until(pilot, lambda: log_view(app).window.row(log_view(app).marked or 0).line == 300, "the newest")
         asked = [params.get("line") for params in host.asked(protocol.PAGE)]
         assert 100 not in asked and 200 not in asked
 
@@ -280,10 +275,10 @@ async def test_a_refused_page_leaves_what_is_held_and_is_not_asked_for_again_and
         before = len(host.asked(protocol.PAGE))
         await pilot.pause(2.5)
         assert len(host.asked(protocol.PAGE)) == before
-        assert view_of(app).top == 0
+        assert log_view(app).top == 0
         del host.refuse[protocol.PAGE]
         await pilot.press("pageup")
-        await until(pilot, lambda: view_of(app).top > 0, "the rows before")
+        await until(pilot, lambda: log_view(app).top > 0, "the rows before")
 
 
 async def test_a_log_that_was_rewritten_meanwhile_is_opened_anew_and_says_so() -> None:
@@ -295,7 +290,7 @@ async def test_a_log_that_was_rewritten_meanwhile_is_opened_anew_and_says_so() -
         await pilot.press(*["pagedown"] * 8)
         await until(pilot, lambda: "a new log" in screen_text(app), "the new log")
         assert "rewritten on the host" in screen_text(app)
-        assert view_of(app).following
+        assert log_view(app).following
 
 
 async def test_a_truncated_log_is_opened_anew_at_its_end() -> None:
