@@ -105,7 +105,8 @@ def attribution_cases(s: Samples) -> Cases:
     strange[:4] = true[1][:4]
     strange[4] = true[2][20]
     yield "numbers differ (a row like another's)", attribution.check(true, [true[0], strange, true[2], true[3]])
-    strange[4] = true[2][4]
+    strange[:50] = true[1][:50]  # the prefix that all have is 48 long
+    strange[50] = true[2][50]
     yield (
         "numbers differ (a row like another's in its place)",
         attribution.check(true, [true[0], strange, true[2], true[3]]),
