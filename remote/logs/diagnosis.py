@@ -145,7 +145,7 @@ def _cause_of(place: int, ordered: list[Error], wrapper: list[bool]) -> int | No
     ]
     effects = [other for other in plain if ordered[other].cause is error]
     if _name(error).endswith("ExceptionGroup") and (members or effects):
-        return (members or effects)[0]
+        return next((other for other in members if ordered[other].frames), (members or effects)[0])
     likely = [other for other in earlier if _suspect(ordered[other])]
     if not likely and _name(error) in _QUOTE_TRACEBACKS:
         likely = [other for other in plain if _suspect(ordered[other])]

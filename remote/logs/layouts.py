@@ -32,7 +32,9 @@ CHAINS = {
 }
 
 GROUP_BORDER = re.compile(r"\s*(?:\| ?|\+ (?=Exception Group ))")
-GROUP_RULE = re.compile(r"\s*\+[-+]+(?: \d+ -+| \.\.\. -+)?$")
+GROUP_RULE = re.compile(r"\s*\+[-+]+(?: (?P<member>\d+) -+| \.\.\. -+)?$")
+GROUP_ALONE = re.compile(r"\s*\| \S.*\(\d+ sub-exceptions?\)$")
+"""A group that was printed without having been raised: no header, no frames."""
 
 _BOX_LINE = re.compile(r"\s*│ (?P<inner>.*?)\s*│$")
 _BOX_FRAME = re.compile(r"(?P<file>.*\S):(?P<line>\d+) in (?P<function>\S+)$")

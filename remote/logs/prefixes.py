@@ -34,6 +34,8 @@ class Line(NamedTuple):
     """A worker named in the record's head rather than in a prefix; the record's other lines lack it."""
     transport: str = ""
     """What tells the shippers' streams apart; the keys of the origins begin with it."""
+    width: int = 0
+    """Characters of the shipper's words."""
 
     def within(self, transport: str) -> Line:
         """The same behind a shipper's words, which stand only at the start of what was redrawn in place."""
@@ -56,7 +58,7 @@ _TRANSPORT = re.compile(
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d+(?:Z|[+\-]\d\d:?\d\d)?"
     r" (?:(?:stdout|stderr) [FP] | ?>> )"  # Kubernetes, shippers
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6,9}Z "  # docker logs --timestamps
-    r"|(?P<service>[A-Za-z][\w.\-]*) *\| (?!\s*\|)"  # docker compose
+    r"|(?P<service>[A-Za-z][\w.\-]*) *\| (?:(?=(?:  ){1,9}\| )|(?!\s*\|))"  # docker compose; no bar, but perhaps a group's border
 )
 _HEAD = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?"
@@ -73,7 +75,7 @@ MAX_KNOWN = 1024
 
 def read_line(text: str) -> Line:
     """Take the prefixes off one line."""
-    position = 0
+    position = width = 0
     key = ""
     origins: list[Origin] = []
     end = text.find(") ") + 2 if text.startswith("(") else 0
@@ -107,6 +109,7 @@ def read_line(text: str) -> Line:
                 origins.append(origin)
         elif not origins and (match := _TRANSPORT.match(text, position)):
             key = f"{match['service'] or ''}|"
+            width = match.end()
         else:
             break
         position = match.end()
@@ -123,7 +126,7 @@ def read_line(text: str) -> Line:
     elif text.startswith("[", position) and (tensorrt := _TENSORRT.match(text, position)):
         hint = f"rank{tensorrt['rank']}"
         position = tensorrt.end()
-    return Line(tuple(origins) or (_NOBODY,), level, source, text[position:].rstrip(), hint, key)
+    return Line(tuple(origins) or (_NOBODY,), level, source, text[position:].rstrip(), hint, key, width)
 
 
 def _worker(match: re.Match[str], key: str) -> Origin:

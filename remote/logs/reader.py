@@ -9,6 +9,7 @@ from io import BytesIO
 from itertools import accumulate
 
 from remote.logs import embedded, repeats, saved, sayings, signs
+from remote.logs.continued import Continued
 from remote.logs.diagnosis import diagnose
 from remote.logs.fatal import FatalReader
 from remote.logs.findings import Findings
@@ -40,6 +41,7 @@ class LogReader:
         self._streams = Streams()
         self._weaver = Weaver(self._streams.fit)
         self._wrapping = Wrapping()
+        self._continued = Continued()
         self._progress = ProgressReader()
         self._fatal = FatalReader(self._extraction)
         self._attempts: list[int] = []
@@ -203,7 +205,13 @@ class LogReader:
 
     @property
     def _bars_can_wait(self) -> bool:
-        return not (self._weaver.busy or self._wrapping.waits or self._fatal.waiting or self._progress.crowded)
+        return not (
+            self._weaver.busy
+            or self._wrapping.waits
+            or self._continued.goes_on
+            or self._fatal.waiting
+            or self._progress.crowded
+        )
 
     def _settle_bars(self) -> None:
         """What comes next depends on the bars that were put off."""
@@ -219,7 +227,7 @@ class LogReader:
     @property
     def _busy(self) -> bool:
         """Lines without any token matter too: a traceback is being printed, or texts were parted from prefixes."""
-        return self._streams.busy or self._weaver.busy or self._wrapping.waits
+        return self._streams.busy or self._weaver.busy or self._wrapping.waits or self._continued.goes_on
 
     def _segment(self, segment: Segment, among: int = signs.ANY) -> None:
         if segment.first:
@@ -273,7 +281,10 @@ class LogReader:
             self._streams.read_embedded(text, segment)
         line = self._wrapping.read(text)
         if segment.first:
+            line = self._continued.read(line, text, segment.line, self._streams.awaits)
             self._transport = line.transport
+            if self._continued.over is not None:
+                self._streams.end_record(self._continued.over)
         else:
             line = line.within(self._transport)
         if segment.end == "return" and not line.text:

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from remote.logs import (
     clock,
+    continued,
     fatal,
     findings,
     fold,
@@ -24,6 +25,7 @@ from remote.logs import (
 
 _PARTS = (
     clock,
+    continued,
     fatal,
     findings,
     fold,

@@ -30,6 +30,7 @@ TOKENS: dict[int, tuple[bytes, ...]] = {
         b" the above exception",
         b"The above exception",
         b"ray::",
+        b" sub-exception",
     ),
     BAR: progress.TOKENS,
     FIGURE: milestones.TOKENS,

@@ -15,7 +15,7 @@ from types import MethodType, ModuleType
 from typing import Any
 
 FORMAT = b"eyas-log-reader"
-VERSION = 6
+VERSION = 7
 """To be raised whenever a class that is saved gains, loses or changes an attribute."""
 
 MAX_STATE = 256 << 20

@@ -15,7 +15,14 @@ IDLE_LINES = 4096
 IDLE_MESSAGE_LINES = 256
 """The same for further lines of its message: they were written together with the first."""
 
-_STARTS = ("Traceback (most recent", '  File "', *layouts.SECONDARY, *layouts.STACKS, "Exception in thread")
+_STARTS = (
+    "Traceback (most recent",
+    '  File "',
+    *layouts.SECONDARY,
+    *layouts.STACKS,
+    "Exception in thread",
+    " sub-exception",
+)
 """What a stream's first line of interest holds."""
 
 
@@ -57,6 +64,19 @@ class Streams:
             return False
         return not self._open or (number <= self._patience and origin.key not in self._awaited)
 
+    def awaits(self, origin: Origin, line: Line) -> bool:
+        """Whether what `line` stands in of that process prints a traceback now."""
+        stream = self._streams.get(_key(origin, line))
+        return stream is not None and stream.open
+
+    def end_record(self, line: Line) -> None:
+        """Of the record that `line` began there is no more."""
+        stream = self._streams.get(key := _key(line.origins[-1], line))
+        if stream is not None and stream.in_message:
+            stream.end_message()
+            self._open.discard(key)
+            self._changes += 1
+
     def finish(self) -> None:
         for stream in self._streams.values():
             stream.finish()
@@ -69,7 +89,7 @@ class Streams:
             self._patience = min(_last_line_waited(key, self._streams[key]) for key in self._open)
 
     def _read(self, origin: Origin, line: Line, segment: Segment, borne: int) -> None:
-        key = (origin.key, f"{line.level} {line.source}" if line.source else "")
+        key = _key(origin, line)
         if self._open:
             self._settle(key, segment)
         stream = self._streams.get(key)
@@ -123,11 +143,11 @@ class Streams:
 
     def fit(self, origin: Origin, line: Line) -> int:
         """How well the line goes on what that process wrote; its fellows often print the same traceback."""
-        source = f"{line.level} {line.source}" if line.source else ""
-        stream = self._streams.get((origin.key, source))
+        key = _key(origin, line)
+        stream = self._streams.get(key)
         if stream is None:
             return 1 if not line.text[:1].isspace() else -1
-        fellows = [other for key, other in self._streams.items() if key[1] == source and other is not stream]
+        fellows = [other for at, other in self._streams.items() if at[1] == key[1] and other is not stream]
         told = [answer for other in fellows if (answer := other.foretells(stream, line.text)) is not None]
         return stream.fit(line.text) + (4 if any(told) else -3 if told else 0)
 
@@ -142,6 +162,10 @@ class Streams:
             stream.read(origin, line.hint, line.level, line.text, segment.line, segment.offset, False)
         for stream in streams.values():
             stream.finish()
+
+
+def _key(origin: Origin, line: Line) -> tuple[str, str]:
+    return origin.key, f"{line.level} {line.source}" if line.source else ""
 
 
 def _last_line_waited(key: tuple[str, str], stream: Stream) -> int:

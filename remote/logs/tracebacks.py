@@ -72,7 +72,10 @@ class Stream:
         self._chain: str | None = None
         self._stray = 0
         self._blanks = 0
-        self._group: int | None = None
+        self._group: Raw | None = None
+        """The outermost exception group, while it and its members are being printed."""
+        self._member = False
+        """A member of the group begins: one that was never raised has no header."""
         self._secondary = False
         self._record_goes_on = False
         self._goes_on_now = False
@@ -83,7 +86,7 @@ class Stream:
 
     @property
     def open(self) -> bool:
-        return self._state != "idle"
+        return self._state != "idle" or self._member or self._chain is not None
 
     @property
     def in_message(self) -> bool:
@@ -121,6 +124,9 @@ class Stream:
         self._goes_on_now = goes_on
         if self._group is not None or "+ Exception Group" in text:
             text = self._without_border(text)
+        elif " sub-exception" in text and self._state != "frames" and layouts.GROUP_ALONE.match(text):
+            self._close()
+            self._member, text = True, self._without_border(text)
         header = self._header(text)
         if self._begins_remote_frames(text):
             again = self._raw
@@ -142,10 +148,12 @@ class Stream:
                 if quoting:
                     self._complete(*quoting)
             self._open(origin, hint, level, body, before, line, offset)
-            if group and self._raw is not None:
-                if self._group is None:
-                    self._group = self._raw.sequence
-                self._raw.group = self._group
+            if group:
+                self._join_group()
+        elif self._bare_member(text) and (found := layouts.exception_line(text)):
+            self._open(origin, hint, level, PlainBody(), "", line, offset)
+            self._join_group()
+            self._complete(*found)
         elif self._state == "frames":
             if len(self._script) < MAX_SCRIPT:
                 self._script.append(text)
@@ -158,6 +166,7 @@ class Stream:
             if self._state == "stack":
                 self._state = "idle"
             self._idle(origin, hint, level, text, line, offset)
+        self._member = self._member and not text
         self._record_goes_on = goes_on
 
     def finish(self) -> None:
@@ -165,6 +174,7 @@ class Stream:
         if self._state == "frames":
             self._break_off()
         self._close()
+        self._member, self._chain = False, None
 
     def end_message(self) -> None:
         """The process went on to say something else."""
@@ -206,25 +216,45 @@ class Stream:
             chain_kind=self._chain if previous else None,
             secondary=self._secondary or level in ("DEBUG", "INFO", "WARNING"),
             note=in_message and self._record_goes_on and not self._chain and not before,
-            group=self._group,
+            group=self._group.sequence if self._group else None,
             stands_for=self.stands_for,
         )  # fmt: skip
         self._raw, self._state, self._chain, self._stray, self._secondary = raw, "frames", None, 0, False
         self._before, self._script = self._script, []
 
+    # -- groups
+
     def _without_border(self, text: str) -> str:
-        if layouts.GROUP_RULE.match(text):
+        rule = layouts.GROUP_RULE.match(text)
+        if rule:
             if self._state == "frames":
                 self._break_off()
             self._close()
+            self._member = rule["member"] is not None
             return ""
         border = layouts.GROUP_BORDER.match(text)
         if border:
             return text[border.end() :]
         if text.strip() and not text.startswith(" "):
+            if self._state == "message" and not self._header(text) and text not in layouts.CHAINS:
+                return text  # Python draws no border before the further lines of a message
             self._close()
-            self._group = None
+            # What is chained to a group is chained to the whole of it.
+            self._last, self._group = self._group, None
         return text
+
+    def _bare_member(self, text: str) -> bool:
+        """Whether a member of a group may begin here that was never raised, so that nothing but its line is printed."""
+        return self._state == "idle" and self._awaits_member and not text.startswith(" ")
+
+    @property
+    def _awaits_member(self) -> bool:
+        return self._member or (self._group is not None and self._chain is not None)
+
+    def _join_group(self) -> None:
+        assert self._raw is not None
+        self._group = self._group or self._raw
+        self._raw.group = self._group.sequence
 
     # -- states
 

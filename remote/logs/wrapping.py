@@ -70,7 +70,8 @@ class Wrapping:
                 origins = tuple(origin._replace(key=key + origin.key) for origin in inner.origins)
                 if line.origins[-1].label and not any(origin.label for origin in origins):
                     origins = (line.origins[-1]._replace(key=key),)
-                return inner._replace(origins=origins, hint=inner.hint or line.hint, transport=key)
+                width = len(text.rstrip()) - len(line.text) + match.end()
+                return inner._replace(origins=origins, hint=inner.hint or line.hint, transport=key, width=width)
         return line
 
     def _head(self, text: str) -> str:
@@ -92,6 +93,8 @@ class Wrapping:
         head = self._head(first)
         match = re.match(_form(head), second) if head else None
         if match is None:
+            if head and second.startswith(f'{"":{len(head)}}  File "'):
+                self._add(head, False)  # journalctl's indentation
             return
         again = bool(_HEADER.match(second[match.end() :]))
         if again and _PROSE.search(head):

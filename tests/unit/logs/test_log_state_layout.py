@@ -10,7 +10,7 @@ import textwrap
 from remote.logs import saved, state
 from remote.logs.reader import LogReader
 
-PINNED = (6, "22a0413db6555133")
+PINNED = (7, "66917cf495481d41")
 """VERSION of remote/logs/state.py, and the digest of what that version saves."""
 
 
