@@ -11,12 +11,14 @@ import io
 import sys
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from console.errors import UserError
-from remote.logs.findings import Findings, Frame, Traceback
+from remote.logs.findings import UNKNOWN, Findings, Frame, Traceback
 from remote.logs.reader import LogReader
+from remote.logs.utf16 import ToUtf8
 from remote.wire import to_wire
 
 STANDARD_INPUT = "-"
@@ -31,17 +33,26 @@ _WARNINGS = frozenset({"hang_warning"})
 def read_log(name: str) -> Findings:
     """Findings of a file, gzip or plain, or of standard input (`-`), which a keyboard interrupt ends.
 
+    Of a log in UTF-16 the line numbers hold, byte offsets are not known (-1).
     Raises UserError when it cannot be read to its end.
     """
-    reader = LogReader()
+    reader, text = LogReader(), ToUtf8()
     try:
         with _opened(name) as source:
             for piece in _pieces(source, interruptible=name == STANDARD_INPUT):
-                reader.feed(piece)
+                reader.feed(text.feed(piece))
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(f"{shown_name(name)} cannot be read: {reason}.") from None
-    return reader.finish()
+    reader.feed(text.finish())
+    found = reader.finish()
+    return found if text.encoding == "utf-8" else _without_offsets(found, text.bytes_read)
+
+
+def _without_offsets(found: Findings, size: int) -> Findings:
+    """The offsets are those of the text in UTF-8, where they are no place in the log."""
+    tracebacks = tuple(replace(traceback, offset=UNKNOWN) for traceback in found.tracebacks)
+    return replace(found, tracebacks=tracebacks, bytes_read=size)
 
 
 def shown_name(name: str) -> str:

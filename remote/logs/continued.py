@@ -55,9 +55,9 @@ class Continued:
             line = read_line(text[record.width :])
             if line.origins[-1].label is not None:
                 return line.within(record.transport)
-        elif line.source or line.origins[-1].label or not awaited:
-            return None
-        elif not self.goes_on and not text.startswith(_FRAMES):
-            return None
+        else:
+            named = line.source or line.origins[-1].label
+            if named or not awaited or not (self.goes_on or text.startswith(_FRAMES)):
+                return None
         line = line._replace(origins=record.origins[-1:], transport=record.transport)
         return line if line.source else line._replace(level=record.level, source=record.source)

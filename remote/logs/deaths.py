@@ -42,6 +42,9 @@ TOKENS = (
     b"dump signal due to a collective timeout",
     b"last completed NCCL work",
     b"memory pressure",
+    b"low on memory",
+    b"Memory on the node (IP",
+    b"NODE_OUT_OF_MEMORY",
     b"died",
     b"Failed core proc",
     b"Main process exited",
@@ -172,7 +175,21 @@ RULES = tuple(
             None,
             MEMORY,
         ),
-        ("ray_oom", r"(?:ray\.exceptions\.)?OutOfMemoryError: Task was killed due to the node", None, None, MEMORY),
+        (
+            "ray_oom",
+            r"Memory on the node \(IP: .{0,400}?\bpid=(?P<pid>\d+), memory used=",
+            None,
+            None,
+            MEMORY,
+        ),
+        (
+            "ray_oom",
+            r".{0,900}?(?:Worker PID: (?P<pid>\d+) )?Worker exit type: NODE_OUT_OF_MEMORY",
+            None,
+            None,
+            MEMORY,
+        ),
+        ("ray_oom", r".{0,300}?Task was killed due to the node running low on memory", None, None, MEMORY),
         (
             "ray_worker_died",
             r"(?:.{0,100} -- )?A worker died or was killed while executing a task"

@@ -19,6 +19,7 @@ _WRAPPER_TYPES = frozenset(
         "ProcessExitedException",
         "ActorDiedError",
         "RayActorError",
+        "WorkerCrashedError",
         "ExceptionGroup",
         "BaseExceptionGroup",
     }

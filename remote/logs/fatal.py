@@ -23,6 +23,7 @@ from remote.logs.deaths import (
 )
 from remote.logs.findings import Fatal
 from remote.logs.prefixes import Origin
+from remote.logs.ray import KIND, MemoryKills
 
 __all__ = ["TOKENS", "FatalReader"]
 
@@ -60,6 +61,7 @@ class FatalReader:
         self._named = False
         self._completed: dict[int, int] = {}
         """By rank, the last collective that it completed."""
+        self._memory_kills = MemoryKills()
         self._hangs: dict[tuple[str | None, int | None], int] = {}
         """Where the hang warning of a process (label, pid) stands among those found."""
         self._again: dict[int, int] = {}
@@ -74,7 +76,7 @@ class FatalReader:
             replace(item, count=item.count + self._again[place]) if place in self._again else item
             for place, item in enumerate(self._found)
         ]
-        return tuple(sorted(found, key=lambda item: item.kind in LAST))
+        return tuple(sorted(self._memory_kills.with_reports(found), key=lambda item: item.kind in LAST))
 
     @property
     def waiting(self) -> bool:
@@ -120,7 +122,7 @@ class FatalReader:
                 rule.remedy,
                 line,
                 worker=named.get("worker") or origin.label,
-                pid=number.get("pid", origin.pid),
+                pid=number.get("pid", None if rule.kind == KIND else origin.pid),
                 count=number.get("count", 1),
                 ranks=() if rank is None else (rank,),
             )
@@ -131,6 +133,12 @@ class FatalReader:
     def _add(self, new: Fatal) -> None:
         self.version += 1
         self.deaths += new.kind != "hang_warning"
+        if new.kind == KIND:
+            place = next((place for place, old in enumerate(self._found) if old.kind == KIND), len(self._found))
+            told = self._memory_kills.told(new, self._found[place] if place < len(self._found) else None)
+            if place < MAX_FATAL:
+                self._found[place : place + 1] = [told]
+            return
         for place, old in enumerate(self._found):
             if old.kind == new.kind and _same_death(old, new):
                 self._keep_place(new, place)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+UNKNOWN = -1
+"""An offset that is not known: the log was decoded before it was read."""
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -44,7 +47,7 @@ class Traceback:
     line: int = 0
     """Line number of the header in the log, from 1."""
     offset: int = 0
-    """Byte offset of the header line in the log."""
+    """Byte offset of the header line in the log, or UNKNOWN."""
     printed: int = 1
     """How many times the log has it, over all workers."""
     processes: int = 1

@@ -58,7 +58,7 @@ _TRANSPORT = re.compile(
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d+(?:Z|[+\-]\d\d:?\d\d)?"
     r" (?:(?:stdout|stderr) [FP] | ?>> )"  # Kubernetes, shippers
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6,9}Z "  # docker logs --timestamps
-    r"|(?P<service>[A-Za-z][\w.\-]*) *\| (?:(?=(?:  ){1,9}\| )|(?!\s*\|))"  # docker compose; no bar, but perhaps a group's border
+    r"|(?P<service>[A-Za-z][\w.\-]*) *\| (?:(?=(?:  ){1,9}\| )|(?!\s*\|))"  # docker compose; a bar only as a group's
 )
 _HEAD = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?"

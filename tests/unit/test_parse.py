@@ -106,6 +106,19 @@ def test_a_damaged_gzip_file_is_unreadable(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"eyas: {damaged} cannot be read: ".encode())
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_log_in_utf16_is_read(tmp_path: Path, encoding: str, packed: bool) -> None:
+    plain = json.loads(eyas_parse(CRASH, "--json").stdout)
+    data = ("\ufeff" + CRASH.read_bytes().decode()).encode(encoding)
+    wide = tmp_path / "wide.log"
+    wide.write_bytes(gzip.compress(data) if packed else data)
+    found = json.loads(eyas_parse(wide, "--json").stdout)
+    assert (found["bytes_read"], [item["offset"] for item in found["tracebacks"]]) == (len(data), [-1])
+    plain["tracebacks"][0]["offset"] = -1
+    assert found == {**plain, "file": str(wide), "bytes_read": len(data)}
+
+
 def test_standard_input_is_read_once() -> None:
     done = eyas_parse("-", "-", given=CLEAN.encode())
     assert (done.returncode, done.stdout) == (2, b"")

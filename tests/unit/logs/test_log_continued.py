@@ -1,4 +1,4 @@
-"""Records of several lines whose prefix stands only before the first: journalctl indents the others, syslog does not."""
+"""Records of several lines with a prefix before the first one only: journalctl indents the others, syslog does not."""
 
 from __future__ import annotations
 

@@ -105,3 +105,74 @@ def test_processes_are_the_workers_where_nothing_was_left_out() -> None:
     (one,) = read(PLAIN).tracebacks
     (two,) = read(prefixed(PLAIN, 11) + prefixed(PLAIN, 12)).tracebacks
     assert (one.processes, two.processes) == (1, 2)
+
+
+RAYLET = (
+    "(raylet) [2025-04-02 15:02:00,117 E 13 13] (raylet) node_manager.cc:3069: 1 Workers (tasks / actors) killed due "
+    "to memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: abd4, IP: 192.0.2.26)\n"
+)
+OOM = (
+    "Task was killed due to the node running low on memory.\n"
+    "Memory on the node (IP: 192.0.2.26, ID: e5) where the task (task ID: 43, name=run, pid=11362, memory used=1.25GB) "
+    "was running was 27.71GB / 28.80GB (0.962273), which exceeds the memory usage threshold of 0.95.\n"
+)
+MONITOR = "(run pid=11362) [2025-04-02 15:01:59,117 E 11362] memory_monitor.cc:55: " + OOM.partition("\n")[0] + "\n"
+OUT_OF_MEMORY = DRIVER[: DRIVER.index("ray.exceptions")] + "ray.exceptions.OutOfMemoryError: " + OOM
+ENDED = "(raylet) A worker died or was killed while executing a task by an unexpected system error. Worker ID: 6f "
+CRASHED = ENDED + "Worker PID: 11362 Worker exit type: SYSTEM_ERROR Worker exit detail: End of file.\n"
+LOW = ENDED + "Worker PID: 11362 Worker exit type: NODE_OUT_OF_MEMORY Worker exit detail: Task was killed.\n"
+ACTOR = DRIVER[: DRIVER.index("ray.exceptions")] + (
+    "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n\tpid: 11362\n"
+    f"The actor is dead. Worker exit type: NODE_OUT_OF_MEMORY Worker exit detail: {OOM}"
+)
+REPORT = DRIVER[: DRIVER.index("ray.exceptions")] + "ray.exceptions.WorkerCrashedError: The worker died unexpectedly.\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (RAYLET, OUT_OF_MEMORY),
+        (OUT_OF_MEMORY, RAYLET),
+        (RAYLET, OUT_OF_MEMORY * 2),
+        (RAYLET, CRASHED),
+        (CRASHED, RAYLET),
+        (LOW, RAYLET),
+        (CRASHED, OUT_OF_MEMORY),
+        (MONITOR, RAYLET + OUT_OF_MEMORY),
+        (RAYLET, ACTOR),
+        (MONITOR, CRASHED),
+    ],
+    ids=range(10),
+)
+def test_a_kill_that_several_tell_of_is_one(first: str, second: str) -> None:
+    (kill,) = read(first + second).fatal
+    assert (kill.kind, kill.count, kill.line) == ("ray_oom", 1, 4 if first is OUT_OF_MEMORY else 1)
+
+
+def test_a_kill_has_the_words_of_all_who_tell_of_it() -> None:
+    (kill,) = read(RAYLET + OUT_OF_MEMORY * 2).fatal
+    assert kill.text.startswith("1 Workers (tasks / actors) killed due to memory pressure")
+    assert " | ray.exceptions.OutOfMemoryError: Task was killed" in kill.text
+    assert kill.text.count("pid=11362, memory used=1.25GB") == 1
+    assert kill.pid == 11362
+    (kill,) = read(RAYLET + CRASHED).fatal
+    assert " | A worker died or was killed" in kill.text and kill.pid == 11362
+
+
+def test_kills_of_two_processes_are_two() -> None:
+    other = OUT_OF_MEMORY.replace("11362", "11363")
+    for data in (OUT_OF_MEMORY + other, RAYLET + RAYLET + OUT_OF_MEMORY, RAYLET.replace(": 1 W", ": 2 W") + other):
+        (kill,) = read(data).fatal
+        assert kill.count == 2
+
+
+def test_a_worker_that_died_of_something_else_stays() -> None:
+    other = CRASHED.replace("11362", "99")
+    for data in (RAYLET + OUT_OF_MEMORY + other, other + OUT_OF_MEMORY + RAYLET + CRASHED):
+        assert sorted(item.kind for item in read(data).fatal) == ["ray_oom", "ray_worker_died"]
+    assert [item.pid for item in read(RAYLET + CRASHED + other).fatal if item.kind == "ray_worker_died"] == [99]
+
+
+def test_a_crash_that_the_driver_only_reports_is_not_the_cause() -> None:
+    found = read(RAYLET + REPORT)
+    assert (found.root_cause, found.root_cause_fatal, found.failure_kind) == (None, 0, "host_out_of_memory")
