@@ -20,6 +20,7 @@ _WRAPPER_TYPES = frozenset(
         "ActorDiedError",
         "RayActorError",
         "WorkerCrashedError",
+        "BrokenProcessPool",
         "ExceptionGroup",
         "BaseExceptionGroup",
     }
@@ -67,6 +68,7 @@ _ROOT_FATALS = (
     "floating_point_exception",
     "abort",
     "time_limit",
+    "timeout_dump",
     "silent_data_loss",
 )
 """Deaths that can be a root cause, the most telling first."""

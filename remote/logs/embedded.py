@@ -13,7 +13,11 @@ _TAGGED = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?: ?[+\-]\d\d:?\d\d| ?Z)? [\w
 _ESCAPE = re.compile(r"\\(.)")
 _SYSLOG = "#012"
 """A line end as syslog escapes it."""
-_LINE_KEYS = ("log", "message", "msg", "line", "l")
+_LINE_KEYS = ("log", "message", "msg", "line", "l", "MESSAGE", "textPayload", "body")
+_RECORD_KEYS = ("jsonPayload",)
+"""What holds an object that holds the line."""
+_END_OF_TEXT = re.compile(r"['\"\])},; ]*$")
+"""What closes a text in another one."""
 _PLAIN = {"n": "\n", "t": "\t", "r": "\r"}
 
 
@@ -37,6 +41,7 @@ def unwrap(text: str) -> str | None:
     except (ValueError, RecursionError):
         return None
     if isinstance(value, dict):
+        value = next((inner for name in _RECORD_KEYS if isinstance(inner := value.get(name), dict)), value)
         for name in _LINE_KEYS:
             line = value.get(name)
             if isinstance(line, str) and "\n" not in line.rstrip("\r\n"):
@@ -58,7 +63,8 @@ def lines(text: str) -> list[str]:
         if value is not None:
             _gather(value, found)
             return [line for item in found for line in item.replace("\r", "").split("\n")]
-    return _ESCAPE.sub(lambda match: _PLAIN.get(match[1], match[1]), text).replace("\r", "").split("\n")
+    found = _ESCAPE.sub(lambda match: _PLAIN.get(match[1], match[1]), text).replace("\r", "").split("\n")
+    return found[:-1] if _END_OF_TEXT.match(found[-1]) else found
 
 
 def _plain(text: str) -> str:

@@ -28,6 +28,7 @@ from remote.logs.ray import KIND, MemoryKills
 __all__ = ["TOKENS", "FatalReader"]
 
 MAX_FATAL = 200
+MAX_DUMP_LINES = 2000
 _TIME = re.compile(
     r"\[?(?:\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d )\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+\-]\d\d:?\d\d)?\]? (?:\| )?"
 )
@@ -40,7 +41,8 @@ _WHAT_REMEDIES = (
     (re.compile(r"device-side assert|illegal memory access"), ASSERT),
 )
 _COMPLETED = re.compile(r".{0,200}\bRank (?P<rank>\d+)\].{0,300}last completed NCCL work: (?P<work>-?\d+)")
-_DUMPS = ("segfault", "bus_error", "abort", "stack_overflow", "illegal_instruction", "floating_point_exception")
+_LATE = "timeout_dump"
+_DUMPS = ("segfault", "bus_error", "abort", "stack_overflow", "illegal_instruction", "floating_point_exception", _LATE)
 _FAULT_FRAME = re.compile(r'  File "(?P<file>[^"]{1,400})", line (?P<line>\d+) in (?P<function>.+)$')
 _REQUESTS = re.compile(r"\breq_(\d+)_(\d+)\b")
 _EXTRACTED = re.compile(r"(?:\[\w+\] )?(?:Done in|Saved \d+|Captured states for \d+)")
@@ -59,6 +61,9 @@ class FatalReader:
         self._dumped = ""
         """That death's text before a frame was named."""
         self._named = False
+        self._dumping = ""
+        """Key of the process that prints the dump."""
+        self._dump_line = 0
         self._completed: dict[int, int] = {}
         """By rank, the last collective that it completed."""
         self._memory_kills = MemoryKills()
@@ -83,6 +88,11 @@ class FatalReader:
         """The lines of a dump or a table go on without any of its tokens."""
         return self._fault is not None or self._table is not None
 
+    @property
+    def dumping(self) -> bool:
+        """A process that goes on afterwards prints its stacks: any of its lines can end them."""
+        return self._fault == _LATE
+
     def read(self, origin: Origin, text: str, line: int) -> None:
         time = _TIME.match(text)
         text = text[time.end() :] if time else text
@@ -97,7 +107,7 @@ class FatalReader:
             self._read_what(text)
             self._read_completed(text)
         self._read_table(text, line)
-        self._read_fault(text)
+        self._read_fault(origin, text, line)
         self._read_loss(text, line)
 
     def warns_again(self, origin: Origin) -> bool:
@@ -128,7 +138,8 @@ class FatalReader:
             )
         )
         if rule.kind in _DUMPS:
-            self._fault, self._dumped, self._named = rule.kind, "", False
+            self._fault, self._dumped, self._named, self._dumping = rule.kind, "", False, origin.key
+            self._dump_line = line
 
     def _add(self, new: Fatal) -> None:
         self.version += 1
@@ -239,14 +250,17 @@ class FatalReader:
                 self._found[place] = replace(item, remedy=told)
                 self.version += 1
 
-    def _read_fault(self, text: str) -> None:
+    def _read_fault(self, origin: Origin, text: str, line: int) -> None:
         """The innermost frame of a faulthandler dump, which prints it first; the thread that died may come last."""
         if self._fault is None:
             return
-        if text.startswith("Extension modules:"):
+        late = self.dumping
+        if text.startswith("Extension modules:") or (late and line - self._dump_line > MAX_DUMP_LINES):
             self._fault = None
         elif text.startswith(("Thread 0x", "Current thread 0x")):
-            self._named = text.startswith("Thread 0x") and self._named
+            self._named = text.startswith("Thread 0x") and self._named and not late  # then the main thread is last
+        elif late and text and origin.key == self._dumping and not text.startswith(("  ", "Timeout (")):
+            self._fault = None
         elif not self._named and (frame := _FAULT_FRAME.match(text)):
             self._named = True
             place = next((place for place, item in enumerate(self._found) if item.kind == self._fault), None)

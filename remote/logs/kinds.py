@@ -43,7 +43,11 @@ _KINDS = tuple(
             deaths.ASSERT,
             r".*(?:device-side assert triggered|illegal memory access|srcIndex < srcSelect)",
         ),
-        ("cuda_out_of_memory", _CUDA_MEMORY, r"(?:\w+\.)*OutOfMemoryError: (?!Task was)|.*CUDA out of memory"),
+        (
+            "cuda_out_of_memory",
+            _CUDA_MEMORY,
+            r"(?:\w+\.)*OutOfMemoryError: (?!Task was)|.*CUDA (?:error: )?out of memory",
+        ),
         (
             "host_out_of_memory",
             deaths.MEMORY,
@@ -59,7 +63,8 @@ _KINDS = tuple(
         (
             "shared_memory",
             deaths.SHM,
-            r".*(?:/dev/shm|ncclSystemError|out of shared memory|insufficient shared memory)",
+            r".*(?:/dev/shm|ncclSystemError|out of shared memory|insufficient shared memory"
+            r"|unable to (?:write to file|open shared memory object|mmap \d+ bytes from file) </torch_)",
         ),
         ("disk_full", _DISK, r".*No space left on device"),
         ("nccl", deaths.NCCL, r"(?:\w+\.)*DistBackendError|.*(?:NCCL error|collective operation timeout)"),
@@ -109,6 +114,7 @@ _OF_DEATHS = {
     "device_side_assert": "device_assert",
     "bus_error": "shared_memory",
     "hang_warning": "hang",
+    "timeout_dump": "hang",
     "silent_data_loss": "hidden_states",
 }
 

@@ -107,12 +107,16 @@ class PlainBody(Body):
         super().__init__(base)
         self.flush = False
         """A paste lost all indentation: frames and source lines stand at the margin."""
+        self.mangled = False
+        """A paste made quotes curly, or everything into HTML."""
+        self._begun = ""
+        """The beginning of a frame's line that a terminal wrapped."""
 
     def add(self, text: str) -> bool:
         frame = FRAME.match(text)
         if frame is None:
             text = self._as_printed(text)
-            frame = FRAME.match(text)
+            frame = FRAME.match(text) or self._unwrapped(text)
         if frame:
             self.frames.append(Frame(frame["file"], int(frame["line"]), frame["function"]))
         elif not text[:1].isspace():
@@ -121,13 +125,24 @@ class PlainBody(Body):
             self.place = place["file"], int(place["line"])
         elif not (REPEATED.match(text) or MARKS.match(text) or self.place or text.startswith('  File "')):
             # Marks and further lines of the statement come after the frame's first source line.
-            self._source(text)
+            self._source(_mended(text) if self.mangled else text)
         return True
+
+    def _unwrapped(self, text: str) -> re.Match[str] | None:
+        """The frame whose line began on the line before."""
+        begun, self._begun = self._begun, text if text.startswith('  File "') else ""
+        if not begun or self._begun:
+            return None
+        frame = FRAME.match(begun + text) or FRAME.match(f"{begun} {text.lstrip()}")
+        if frame:
+            self.place = None  # the beginning alone can look like a SyntaxError's place
+        return frame
 
     def _as_printed(self, text: str) -> str:
         """The line as it was before a paste took its quotes or its indentation."""
         if "File" in text:
-            text = _mended(text)
+            printed, text = text, _mended(text)
+            self.mangled = self.mangled or text != printed
             self.flush = self.flush or (text.startswith('File "') and not self.frames)
         if self.flush and self._at_margin(text):
             return f"  {text}" if text.startswith('File "') else f"    {text}"

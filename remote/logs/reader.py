@@ -227,7 +227,8 @@ class LogReader:
     @property
     def _busy(self) -> bool:
         """Lines without any token matter too: a traceback is being printed, or texts were parted from prefixes."""
-        return self._streams.busy or self._weaver.busy or self._wrapping.waits or self._continued.goes_on
+        waits = self._weaver.busy or self._wrapping.waits or self._continued.goes_on
+        return waits or self._streams.busy or self._fatal.dumping
 
     def _segment(self, segment: Segment, among: int = signs.ANY) -> None:
         if segment.first:

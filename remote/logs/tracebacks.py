@@ -16,18 +16,23 @@ MAX_SCRIPT = 400
 MAX_STRAY_LINES = 8
 """So many lines in a row that fit nowhere end a traceback that was never finished."""
 
+_NOT_ERRORS = ("DEBUG", "INFO", "WARNING")
 _SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
 _LOG_LINE = re.compile(
     r"\[?\d{4}-\d\d-\d\d[ T]|\[\d\d:\d\d:\d\d|\[[A-Za-z]\w*\] |\[\s*\d+\.\d+\]"
     r"|[\[(]?(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b|\[?[IWEF]\d{3,4} \d\d:\d\d"
     r"|\[rank\d+\]:\[|@@|\$ |>>> |[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d |\S+\.py:\d+: \w+"
-    r"|Exception (?:ignored|in thread)|Error in (?:atexit|sys)\."
+    r"|Exception (?:ignored|in (?:thread|callback))|Error in (?:atexit|sys)\.|##\[|(?:last )?message repeated \d+ times"
+    r"|(?:Task|Future) exception was never retrieved|Task was destroyed but it is pending"
     r"|Process \S+:$|terminate called after|Fatal Python error"
     r"|\tCommand being timed|Command exited with"
     r"|(?:Killed|Terminated|Aborted|Bus error|Segmentation fault)\b|.{0,200}\bline \d+: +\d+ (?:Killed|Aborted|Bus)"
     r"|srun: |slurmstepd: |make: \*\*\*|!!!!!!!|\*\*\* SIG|\S.{0,60}\d%\||=+ ?\w+ \d+"
 )
-_THREAD = re.compile(r"Exception in thread (?P<thread>.+):$")
+_PARAGRAPH = re.compile(
+    r"from user code:$|Set TORCH|Exception raised from |frame #\d+: |(?:Python|C\+\+) [\w ]*[Tt]raceback:?$"
+)
+"""How torch begins the further paragraphs of its messages."""
 
 
 @dataclass(eq=False)
@@ -122,8 +127,11 @@ class Stream:
         """One line of the stream. `goes_on`: it ends with CR LF, so the next line belongs to the same record."""
         self.last_line = line
         self._goes_on_now = goes_on
+        in_group = False
         if self._group is not None or "+ Exception Group" in text:
             text = self._without_border(text)
+        elif "| Traceback (most recent" in text and layouts.GROUP_BORDER.match(text):
+            text, in_group = self._without_border(text), True  # the head of the group is missing
         elif " sub-exception" in text and self._state != "frames" and layouts.GROUP_ALONE.match(text):
             self._close()
             self._member, text = True, self._without_border(text)
@@ -148,7 +156,7 @@ class Stream:
                 if quoting:
                     self._complete(*quoting)
             self._open(origin, hint, level, body, before, line, offset)
-            if group:
+            if group or in_group:
                 self._join_group()
         elif self._bare_member(text) and (found := layouts.exception_line(text)):
             self._open(origin, hint, level, PlainBody(), "", line, offset)
@@ -214,7 +222,7 @@ class Stream:
             self._sequence(), line, offset, origin, origin.label or hint, level, body,
             chained_from=previous,
             chain_kind=self._chain if previous else None,
-            secondary=self._secondary or level in ("DEBUG", "INFO", "WARNING"),
+            secondary=self._secondary or level in _NOT_ERRORS or (previous is not None and previous.secondary),
             note=in_message and self._record_goes_on and not self._chain and not before,
             group=self._group.sequence if self._group else None,
             stands_for=self.stands_for,
@@ -349,9 +357,9 @@ class Stream:
         """Whether a line after the exception's own belongs to its message; outside CR LF records this is a guess."""
         if self._record_goes_on or not text:
             return True
-        if raw.bare or text == '"""' or _LOG_LINE.match(text):
+        if raw.bare or text == '"""' or text.endswith(layouts.STACKS) or _LOG_LINE.match(text):
             return False
-        return text[:1].isspace() or not self._blanks
+        return text[:1].isspace() or not self._blanks or bool(_PARAGRAPH.match(text))
 
     def _complete(self, exception_type: str, message: str | None) -> None:
         raw = self._raw

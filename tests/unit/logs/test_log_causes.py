@@ -94,3 +94,12 @@ def test_a_table_of_failures_can_hold_the_traceback_of_its_rank() -> None:
         ("ValueError", "x", 2),
     ]
     assert (found.root_cause, found.tracebacks[0].caused_by, found.fatal[0].root_rank) == (1, 1, 0)
+
+
+def test_what_a_failed_log_call_is_chained_to_is_no_cause_either() -> None:
+    cause = PLAIN.replace("AssertionError", "KeyError: 'k'").replace("238", "3")
+    chained = cause + "\nThe above exception was the direct cause of the following exception:\n\n"
+    told = "--- Logging error ---\n" + chained + PLAIN.replace("AssertionError", "ValueError: bad %s")
+    found = read(told + 'Call stack:\n  File "/a.py", line 9, in f\n    f()\nMessage: x\n' + PLAIN)
+    assert [item.exception_type for item in found.tracebacks] == ["KeyError", "ValueError", "AssertionError"]
+    assert (found.root_cause, found.tracebacks[1].message) == (2, "bad %s")

@@ -57,6 +57,13 @@ def one(text: str) -> Fatal:
         ("Fatal Python error: _Py_CheckRecursiveCall: Cannot recover from stack overflow.",
          "stack_overflow", 6, None, None),
         ("terminate called without an active exception", "cpp_terminate", None, None, None),
+        ("[12345.1] python3[4242]: segfault at 10 ip 00007f12 sp 00007f13 error 4 in libtorch_cuda.so[7f12+1000]",
+         "segfault", 11, None, 4242),
+        ("Oct 02 10:11:00 gpu01 kernel: traps: python3[4243] general protection fault ip:7f sp:7f error:0 in libx.so",
+         "segfault", 11, None, 4243),
+        ("Oct 02 10:11:00 gpu01 kernel: traps: python3[4243] trap invalid opcode ip:7f sp:7f error:0 in libx.so[7f+1]",
+         "illegal_instruction", 4, None, 4243),
+        ("Timeout (0:05:00)!", "timeout_dump", None, None, None),
         ("[ 1.4] NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.", "xid", None, None, None),
         ("(raylet) A worker died or was killed while executing a task by an unexpected system error. "
          "Worker ID: 40 Worker IP address: 192.0.2.1 Worker PID: 270291 Worker exit type: SYSTEM_ERROR",
@@ -170,3 +177,32 @@ def test_an_abort_that_the_log_explains_is_no_second_finding() -> None:
     cause = "terminate called after throwing an instance of 'c10::Error'\n"
     assert [item.kind for item in read(cause + table).fatal] == ["cpp_terminate", "elastic_failure_table"]
     assert [item.kind for item in read(table).fatal] == ["abort", "elastic_failure_table"]
+
+
+STUCK = """Timeout (0:00:30.500000)!
+Thread 0x00007f01 (most recent call first):
+  File "/env/idle.py", line 3 in wait
+
+Thread 0x00007f02 (most recent call first):
+  File "/env/shm_broadcast.py", line 96 in acquire_read
+  File "/env/a.py", line 1 in <module>
+"""
+
+
+@pytest.mark.parametrize("head", ["", "(Worker_TP0 pid=7) "])
+def test_where_a_process_was_stuck_when_its_time_was_up(head: str) -> None:
+    found = read("".join(f"{head}{line}\n" for line in [*STUCK.splitlines(), "went on", '  File "/b.py", line 5 in g']))
+    (death,) = found.fatal
+    assert death.text == "Timeout (0:00:30.500000)! in acquire_read (/env/shm_broadcast.py:96)"
+    assert (found.root_cause_fatal, found.failure_kind) == (0, "hang")
+
+
+def test_a_timeout_is_no_cause_beside_an_error() -> None:
+    found = read(STUCK + PLAIN)
+    assert (found.root_cause, found.root_cause_fatal, len(found.fatal)) == (0, None, 1)
+
+
+def test_a_pool_whose_process_was_killed_is_not_the_cause() -> None:
+    told = "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly"
+    found = read(PLAIN.replace("AssertionError", told) + "[1.5] Out of memory: Killed process 4242 (python)\n")
+    assert (found.root_cause, found.root_cause_fatal, found.failure_kind) == (None, 0, "host_out_of_memory")

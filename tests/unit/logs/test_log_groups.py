@@ -109,3 +109,9 @@ def test_what_this_python_prints_of_a_group() -> None:
         ("ExceptionGroup", "in (1 sub-exception)"),
         ("TypeError", "t"),
     ]
+
+
+def test_members_are_found_where_the_groups_head_is_missing() -> None:
+    member = "".join(f"    | {line}\n" for line in PLAIN.splitlines())
+    rest = member + GROUP[GROUP.index("    +---------------- 2") :]
+    assert told(rest + "went on\n") == [("AssertionError", ""), *MEMBERS[2:]]

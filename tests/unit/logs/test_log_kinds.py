@@ -13,6 +13,8 @@ from remote.logs.reader import LogReader
     ("told", "kind", "remedy"),
     [
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "cuda_out_of_memory", "batch"),
+        ("RuntimeError: CUDA error: out of memory", "cuda_out_of_memory", "batch"),
+        ("RuntimeError: unable to open shared memory object </torch_7_1> in read-write mode", "shared_memory", "--shm"),
         ("torch.cuda.OutOfMemoryError: HIP out of memory", "cuda_out_of_memory", "batch"),
         ("ray.exceptions.OutOfMemoryError: Task was killed due to the node", "host_out_of_memory", "RAM"),
         ("ValueError: To serve at least one request with the models's max seq len (8192), (1 GiB KV cache is needed",

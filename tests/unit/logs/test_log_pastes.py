@@ -92,3 +92,19 @@ def test_a_box_inside_a_log_table_ends_at_its_indentation() -> None:
     lines = "".join(f"{'':20}{line}{'':16}\n" for line in box)
     traceback = only(read(f"[10:00:01] ERROR    failed                train.py:33\n{lines}"))
     assert (traceback.exception_type, traceback.message, len(traceback.frames)) == ("ValueError", "x", 1)
+
+
+@pytest.mark.parametrize("cut", ["line 238", "/v1/core", "238, in"])
+@pytest.mark.parametrize("blank", ["", " "], ids=["within", "at a blank"])
+def test_a_frame_that_a_terminal_wrapped_is_one(cut: str, blank: str) -> None:
+    at = PLAIN.index(cut) + len(cut)
+    if blank:
+        at = PLAIN.index(" ", at) if " " in PLAIN[at : PLAIN.index("\n", at)] else PLAIN.rindex(" ", 0, at)
+    wrapped = PLAIN[:at] + "\n" + PLAIN[at:].removeprefix(blank)
+    assert only(read(wrapped)).frames == only(read(PLAIN)).frames
+
+
+def test_the_source_of_a_frame_made_into_html_is_as_printed() -> None:
+    text = PLAIN.replace("(batch)", "(batch, 'x' < \"y\")")
+    mangled = text.replace('"', "&quot;").replace("<", "&lt;").replace("'", "&#39;")
+    assert only(read(mangled)).frames == only(read(text)).frames

@@ -10,7 +10,7 @@ import textwrap
 from remote.logs import saved, state
 from remote.logs.reader import LogReader
 
-PINNED = (7, "df9d7b5b5f56816e")
+PINNED = (7, "e7db1acc4214856a")
 """VERSION of remote/logs/state.py, and the digest of what that version saves."""
 
 

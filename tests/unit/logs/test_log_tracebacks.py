@@ -273,3 +273,28 @@ def test_colours_inside_one_json_object_a_line_do_not_hide_a_traceback() -> None
     lines = [json.dumps({"log": f"\x1b[36m(W_0 pid=1)\x1b[0m {line}\n"}) for line in PLAIN.splitlines()]
     traceback = only(read("\n".join(lines)))
     assert (traceback.worker, len(traceback.frames)) == ("W_0", 2)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "##[error]Process completed with exit code 1.",
+        "Exception in callback main.<locals>.<lambda>() at /a.py:6",
+        "Task exception was never retrieved",
+        "message repeated 3 times: [ ValueError: one]",
+        "Call stack:",
+    ],
+)
+def test_what_others_say_ends_a_message(line: str) -> None:
+    assert only(read(PLAIN.replace("AssertionError", "ValueError: one\nand two") + line + "\n")).message == (
+        "one\nand two"
+    )
+
+
+def test_torchs_further_paragraphs_belong_to_the_message() -> None:
+    told = (
+        'Unsupported: Graph break\n\nfrom user code:\n   File "/m.py", line 12, in forward\n    x.item()\n\n'
+        "Set TORCHDYNAMO_VERBOSE=1 for more"
+    )
+    found = only(read(PLAIN.replace("AssertionError", told) + "\nand then all was well\n"))
+    assert (found.message, len(found.frames)) == (told.removeprefix("Unsupported: "), 2)

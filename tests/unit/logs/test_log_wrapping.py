@@ -125,3 +125,25 @@ def test_a_traceback_beside_the_message_of_a_json_record_is_read(key: str) -> No
 def test_a_traceback_as_a_list_of_lines_is_read(end: str) -> None:
     record = json.dumps({"level": "error", "stack": [line + end for line in PLAIN.splitlines()]})
     assert only(read(record + "\n")).frames == only(read(PLAIN)).frames
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda line: {"__REALTIME_TIMESTAMP": "1", "MESSAGE": line, "_PID": "77"},
+        lambda line: {"textPayload": line, "timestamp": "x"},
+        lambda line: {"jsonPayload": {"message": line}, "severity": "ERROR"},
+        lambda line: {"body": line, "severity_text": "ERROR"},
+    ],
+    ids=["journal", "text payload", "json payload", "body"],
+)
+def test_the_line_stands_under_many_names(wrap: Callable[[str], object]) -> None:
+    traceback = only(read("".join(f"{json.dumps(wrap(line))}\n" for line in SERVER.splitlines())))
+    assert (traceback.worker, len(traceback.frames)) == ("APIServer", 2)
+
+
+def test_what_closes_a_python_object_is_no_message() -> None:
+    record = {"status": "failed", "traceback": PLAIN.replace("AssertionError", "ValueError: x"), "n": [1]}
+    assert only(read(f"ERROR result: {record}\n")).message == "x\n', 'n': [1]}"
+    del record["n"]
+    assert only(read(f"ERROR result: {record}\n")).message == "x"
