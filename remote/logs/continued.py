@@ -17,7 +17,8 @@ class Continued:
     """Remembers the latest record that a shipper's words stand before."""
 
     def __init__(self) -> None:
-        self._record: Line | None = None
+        self.record: Line | None = None
+        """Where the latest record began; only then a line without a prefix can go it on."""
         self._last = 0
         """Number of the line read last: a record goes on with the very next one."""
         self._indented = False
@@ -29,18 +30,18 @@ class Continued:
     def read(self, line: Line, text: str, number: int, awaits: Callable[[Origin, Line], bool]) -> Line:
         """`line` as its record's, where it goes on with one; `text` is the line as it was written.
 
+        To be called for a line with a prefix, and for each while there is a record.
         `awaits`: whether the process prints a traceback now, in lines like that one.
         """
-        record, is_next = self._record, self._last + 1 == number
+        record, is_next = self.record, self._last + 1 == number
         self._last, self.over = number, None
         if record is not None and not line.transport and is_next:
             inner = self._inner(record, line, text, awaits(record.origins[-1], record))
             if inner is not None:
                 self.goes_on = True
                 return inner
-        if record is not None or line.transport:
-            self.over = record if self.goes_on else None
-            self._record, self.goes_on, self._indented = line if line.transport else None, False, False
+        self.over = record if self.goes_on else None
+        self.record, self.goes_on, self._indented = line if line.transport else None, False, False
         return line
 
     def _inner(self, record: Line, line: Line, text: str, awaited: bool) -> Line | None:

@@ -64,6 +64,8 @@ class FatalReader:
         self._dumping = ""
         """Key of the process that prints the dump."""
         self._dump_line = 0
+        self.dumping = False
+        """A process that goes on afterwards prints its stacks: any of its lines can end them."""
         self._completed: dict[int, int] = {}
         """By rank, the last collective that it completed."""
         self._memory_kills = MemoryKills()
@@ -87,11 +89,6 @@ class FatalReader:
     def waiting(self) -> bool:
         """The lines of a dump or a table go on without any of its tokens."""
         return self._fault is not None or self._table is not None
-
-    @property
-    def dumping(self) -> bool:
-        """A process that goes on afterwards prints its stacks: any of its lines can end them."""
-        return self._fault == _LATE
 
     def read(self, origin: Origin, text: str, line: int) -> None:
         time = _TIME.match(text)
@@ -139,7 +136,7 @@ class FatalReader:
         )
         if rule.kind in _DUMPS:
             self._fault, self._dumped, self._named, self._dumping = rule.kind, "", False, origin.key
-            self._dump_line = line
+            self._dump_line, self.dumping = line, rule.kind == _LATE
 
     def _add(self, new: Fatal) -> None:
         self.version += 1
@@ -255,12 +252,13 @@ class FatalReader:
         if self._fault is None:
             return
         late = self.dumping
-        if text.startswith("Extension modules:") or (late and line - self._dump_line > MAX_DUMP_LINES):
-            self._fault = None
+        is_over = line - self._dump_line > MAX_DUMP_LINES or (
+            text and origin.key == self._dumping and not text.startswith(("  ", "Thread 0x", "Timeout ("))
+        )
+        if text.startswith("Extension modules:") or (late and is_over):
+            self._fault, self.dumping = None, False
         elif text.startswith(("Thread 0x", "Current thread 0x")):
             self._named = text.startswith("Thread 0x") and self._named and not late  # then the main thread is last
-        elif late and text and origin.key == self._dumping and not text.startswith(("  ", "Timeout (")):
-            self._fault = None
         elif not self._named and (frame := _FAULT_FRAME.match(text)):
             self._named = True
             place = next((place for place, item in enumerate(self._found) if item.kind == self._fault), None)

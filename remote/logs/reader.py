@@ -227,8 +227,13 @@ class LogReader:
     @property
     def _busy(self) -> bool:
         """Lines without any token matter too: a traceback is being printed, or texts were parted from prefixes."""
-        waits = self._weaver.busy or self._wrapping.waits or self._continued.goes_on
-        return waits or self._streams.busy or self._fatal.dumping
+        return (
+            self._streams.busy
+            or self._weaver.busy
+            or self._wrapping.waits
+            or self._continued.goes_on
+            or self._fatal.dumping
+        )
 
     def _segment(self, segment: Segment, among: int = signs.ANY) -> None:
         if segment.first:
@@ -282,10 +287,11 @@ class LogReader:
             self._streams.read_embedded(text, segment)
         line = self._wrapping.read(text)
         if segment.first:
-            line = self._continued.read(line, text, segment.line, self._streams.awaits)
+            if line.transport or self._continued.record is not None:
+                line = self._continued.read(line, text, segment.line, self._streams.awaits)
+                if self._continued.over is not None:
+                    self._streams.end_record(self._continued.over)
             self._transport = line.transport
-            if self._continued.over is not None:
-                self._streams.end_record(self._continued.over)
         else:
             line = line.within(self._transport)
         if segment.end == "return" and not line.text:

@@ -89,7 +89,7 @@ class Streams:
             self._patience = min(_last_line_waited(key, self._streams[key]) for key in self._open)
 
     def _read(self, origin: Origin, line: Line, segment: Segment, borne: int) -> None:
-        key = _key(origin, line)
+        key = (origin.key, f"{line.level} {line.source}" if line.source else "")
         if self._open:
             self._settle(key, segment)
         stream = self._streams.get(key)

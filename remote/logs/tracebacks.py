@@ -130,11 +130,8 @@ class Stream:
         in_group = False
         if self._group is not None or "+ Exception Group" in text:
             text = self._without_border(text)
-        elif "| Traceback (most recent" in text and layouts.GROUP_BORDER.match(text):
-            text, in_group = self._without_border(text), True  # the head of the group is missing
-        elif " sub-exception" in text and self._state != "frames" and layouts.GROUP_ALONE.match(text):
-            self._close()
-            self._member, text = True, self._without_border(text)
+        elif "  | " in text:
+            text, in_group = self._without_head(text)
         header = self._header(text)
         if self._begins_remote_frames(text):
             again = self._raw
@@ -158,7 +155,7 @@ class Stream:
             self._open(origin, hint, level, body, before, line, offset)
             if group or in_group:
                 self._join_group()
-        elif self._bare_member(text) and (found := layouts.exception_line(text)):
+        elif self._state == "idle" and self._awaits_member and (found := layouts.exception_line(text)):
             self._open(origin, hint, level, PlainBody(), "", line, offset)
             self._join_group()
             self._complete(*found)
@@ -174,7 +171,8 @@ class Stream:
             if self._state == "stack":
                 self._state = "idle"
             self._idle(origin, hint, level, text, line, offset)
-        self._member = self._member and not text
+        if self._member and text:
+            self._member = False
         self._record_goes_on = goes_on
 
     def finish(self) -> None:
@@ -251,12 +249,19 @@ class Stream:
             self._last, self._group = self._group, None
         return text
 
-    def _bare_member(self, text: str) -> bool:
-        """Whether a member of a group may begin here that was never raised, so that nothing but its line is printed."""
-        return self._state == "idle" and self._awaits_member and not text.startswith(" ")
+    def _without_head(self, text: str) -> tuple[str, bool]:
+        """The text, and whether a group's member begins with it: one whose group lost its head, or was never raised."""
+        if "| Traceback (most recent" in text and layouts.GROUP_BORDER.match(text):
+            return self._without_border(text), True
+        if " sub-exception" in text and self._state != "frames" and layouts.GROUP_ALONE.match(text):
+            self._close()
+            self._member = True
+            return self._without_border(text), True
+        return text, False
 
     @property
     def _awaits_member(self) -> bool:
+        """A member may come that was never raised, so that nothing but its own line is printed."""
         return self._member or (self._group is not None and self._chain is not None)
 
     def _join_group(self) -> None:
