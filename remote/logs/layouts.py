@@ -72,6 +72,11 @@ def exception_line(text: str) -> tuple[str, str | None] | None:
     return name, (match["message"] or "").strip() if ":" in text[len(name) :] else None
 
 
+def surely(text: str) -> bool:
+    """Whether it is the line of an exception, even without a traceback before it."""
+    return _SURELY.match(text) is not None
+
+
 class Body:
     """Collects the frames of one traceback; a subclass knows how its layout prints them."""
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from io import BytesIO
 from itertools import accumulate
 
-from remote.logs import embedded, repeats, saved, sayings, signs
+from remote.logs import embedded, layouts, repeats, saved, sayings, signs
+from remote.logs.behind import CHAIN, NOTHING, Behind, Pair, last_two
 from remote.logs.continued import Continued
 from remote.logs.diagnosis import diagnose
 from remote.logs.fatal import FatalReader
@@ -48,6 +49,7 @@ class LogReader:
         self._carried: Origin | None = None
         self._transport = ""
         self._previous = b""
+        self._behind: Pair = NOTHING
         self._finished = False
         self._redrawn: Redrawn | None = None
         self._version = 0
@@ -143,7 +145,12 @@ class LogReader:
         start = 0
         if self._splitter.writing:
             start = data.index(b"\n") + 1
-            self._read(self._splitter.complete(data[: start - 1]))
+            whole, offset = not self._splitter.mid_line, self._splitter.bytes_passed
+            line = self._splitter.complete(data[: start - 1])
+            self._read(line)
+            self._behind = last_two(
+                line + b"\n" if whole else b"\n", len(line) + 1 if whole else 1, offset, self._behind
+            )
         self._redrawn = Redrawn(self._progress)
         for begin, stop in cuts(data, start, end):
             self._piece(data[begin:stop])
@@ -152,7 +159,7 @@ class LogReader:
 
     def _piece(self, piece: bytes) -> None:
         """Read the lines that can matter and pass over the others."""
-        splitter, redrawn = self._splitter, self._redrawn
+        splitter, redrawn, earlier = self._splitter, self._redrawn, self._behind
         assert redrawn is not None
         first, offset = splitter.lines_read + 1, splitter.bytes_passed
         kinds, places, spans = outline_of(piece)
@@ -177,11 +184,14 @@ class LogReader:
                 splitter.move_to(first + place - 1, offset + start)
                 if place:
                     self._previous = _last_text(piece, start)
+                    if kind & signs.TRACE and CHAIN in line:
+                        self._behind = last_two(piece, start, offset, earlier)
                 self._read(line, kind)
                 busy, waits = self._busy, self._bars_can_wait
             place += 1
         splitter.move_to(first + len(kinds) - 1, offset + len(piece))
         self._previous = _last_text(piece, len(piece))
+        self._behind = last_two(piece, len(piece), offset, earlier)
 
     def _is_read(self, line: bytes, kind: int, number: int) -> bool:
         """Whether the line needs no further reading: it was said before, or nobody waits for it."""
@@ -314,7 +324,15 @@ class LogReader:
             self._new_attempt(segment.line)
         if segment.end == "return" and not line.text[:1].isspace() and "Traceback" not in line.text:
             return
+        if borne & signs.TRACE and line.text in layouts.CHAINS:
+            self._never_raised(origin, line, segment)
         self._streams.read(origin, line, segment, borne)
+
+    def _never_raised(self, origin: Origin, line: Line, segment: Segment) -> None:
+        """What the chain begins with can be an exception that has no traceback: nothing but its line was printed."""
+        said, blank = (self._wrapping.read(embedded.unwrap(text) or text) for text in map(_text, self._behind))
+        if not blank.text and said.origins[-1].key == origin.key and layouts.surely(said.text):
+            self._streams.never_raised(origin, said, segment.line - 2, self._behind[0].offset)
 
     def _new_attempt(self, line: int) -> None:
         self._attempts = [*self._attempts[-99:], self._streams.sequence + 1]
@@ -337,6 +355,10 @@ class LogReader:
             if bar.kind == "hidden_state_extraction" and bar.done is not None and bar.total is not None:
                 return bar.done, bar.total
         return None
+
+
+def _text(line: Behind) -> str:
+    return clean(line.data.rstrip(b"\r"))
 
 
 def _last_text(piece: bytes, end: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from remote.logs import (
+    behind,
     clock,
     continued,
     fatal,
@@ -25,6 +26,7 @@ from remote.logs import (
 )
 
 _PARTS = (
+    behind,
     clock,
     continued,
     fatal,

@@ -69,6 +69,22 @@ class Streams:
         stream = self._streams.get(_key(origin, line))
         return stream is not None and stream.open
 
+    def never_raised(self, origin: Origin, line: Line, number: int, offset: int) -> None:
+        """`line` is the exception that the chain announced next begins with, if it is no part of a traceback."""
+        key = _key(origin, line)
+        stream = self._streams.get(key)
+        if stream is None:
+            stream = self._new(key)
+        stream.never_raised(origin, line.hint, line.level, line.text, number, offset)
+        if stream.open:
+            self._open.add(key)
+
+    def _new(self, key: tuple[str, str]) -> Stream:
+        if len(self._streams) >= MAX_STREAMS:
+            self._retire()
+        stream = self._streams[key] = Stream(self._fold.add, self._next)
+        return stream
+
     def end_record(self, line: Line) -> None:
         """Of the record that `line` began there is no more."""
         stream = self._streams.get(key := _key(line.origins[-1], line))
@@ -100,9 +116,7 @@ class Streams:
         if stream is None:
             if not (borne & signs.TRACE and any(start in line.text for start in _STARTS)):
                 return
-            if len(self._streams) >= MAX_STREAMS:
-                self._retire()
-            stream = self._streams[key] = Stream(self._fold.add, self._next)
+            stream = self._new(key)
         goes_on = False
         if segment.end == "crlf":
             if not line.source and line.text:

@@ -88,6 +88,8 @@ class Stream:
         self.stands_for = 1
         self._script: list[str] = []
         self._before: list[str] = []
+        self._told_at = 0
+        """The last line of the last exception and its message."""
 
     @property
     def open(self) -> bool:
@@ -163,10 +165,10 @@ class Stream:
             if len(self._script) < MAX_SCRIPT:
                 self._script.append(text)
             self._frames(text)
-        elif self._state == "stack" and text[:1].isspace():
-            pass
-        elif not (self._state == "message" and self._message(text)) and not (
-            self._state == "syntax" and self._syntax(text)
+        elif not (
+            (self._state == "stack" and text[:1].isspace())
+            or (self._state == "message" and self._message(text))
+            or (self._state == "syntax" and self._syntax(text))
         ):
             if self._state == "stack":
                 self._state = "idle"
@@ -174,6 +176,13 @@ class Stream:
         if self._member and text:
             self._member = False
         self._record_goes_on = goes_on
+
+    def never_raised(self, origin: Origin, hint: str | None, level: str, text: str, line: int, offset: int) -> None:
+        """An exception that comes next in a chain, if it was not read as a traceback's."""
+        if self._state == "idle" and self._told_at < line and (found := layouts.exception_line(text)):
+            self.last_line = line
+            self._open(origin, hint, level, PlainBody(), "", line, offset)
+            self._complete(*found)
 
     def finish(self) -> None:
         """The log ends here: what was begun is kept, marked as truncated."""
@@ -212,7 +221,7 @@ class Stream:
     def _open(
         self, origin: Origin, hint: str | None, level: str, body: Body, before: str, line: int, offset: int
     ) -> None:
-        in_message = self._state == "message"
+        in_message = self.in_message
         if self._state == "frames":
             self._break_off()
         previous = self._last if self._chain else None
@@ -354,6 +363,7 @@ class Stream:
             raw.message.extend([""] * self._blanks)
             raw.message.append(inner)
             self._blanks = 0
+        self._told_at = self.last_line if inner else self._told_at
         if self._record_goes_on and not self._goes_on_now:
             self._close()
         return True
@@ -372,7 +382,7 @@ class Stream:
         raw.exception_type, raw.message, raw.bare = exception_type, [message or ""], message is None
         raw.stands_for = self.stands_for if self.stands_for > 1 else raw.stands_for
         self._blanks = 0
-        self._last, self._state = raw, "message"
+        self._last, self._state, self._told_at = raw, "message", self.last_line
         self._ended(raw)
         if self._record_goes_on and not self._goes_on_now:
             self._close()

@@ -10,7 +10,7 @@ import textwrap
 from remote.logs import saved, state
 from remote.logs.reader import LogReader
 
-PINNED = (7, "e7db1acc4214856a")
+PINNED = (7, "e731e997e1906f13")
 """VERSION of remote/logs/state.py, and the digest of what that version saves."""
 
 
