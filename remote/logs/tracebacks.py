@@ -84,8 +84,7 @@ class Stream:
         self._secondary = False
         self._record_goes_on = False
         self._goes_on_now = False
-        self.last_line = 0
-        self.stands_for = 1
+        self.last_line, self.stands_for = 0, 1
         self._script: list[str] = []
         self._before: list[str] = []
         self._told_at = 0

@@ -60,6 +60,12 @@ def test_a_line_that_another_program_writes_between_is_not_the_records() -> None
     assert only(read(each + "Gracefully stopping...\n")).message == "x"
 
 
+def test_a_record_at_the_margin_ends_where_its_traceback_does() -> None:
+    record = f"{HEAD}(APIServer pid=7) {PLAIN}"
+    found = read(record + "all is well\nstill well\n" + PLAIN.replace("238", "9"))
+    assert [item.worker for item in found.tracebacks] == ["APIServer", None]
+
+
 def test_a_group_is_read_through_the_indentation() -> None:
     group = """  + Exception Group Traceback (most recent call last):
   |   File "a.py", line 192, in __call__

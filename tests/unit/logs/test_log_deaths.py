@@ -191,7 +191,8 @@ Thread 0x00007f02 (most recent call first):
 
 @pytest.mark.parametrize("head", ["", "(Worker_TP0 pid=7) "])
 def test_where_a_process_was_stuck_when_its_time_was_up(head: str) -> None:
-    found = read("".join(f"{head}{line}\n" for line in [*STUCK.splitlines(), "went on", '  File "/b.py", line 5 in g']))
+    later = ["went on", "Thread 0x00007f03 (most recent call first):", '  File "/b.py", line 5 in g']
+    found = read("".join(f"{head}{line}\n" for line in [*STUCK.splitlines(), *later]))
     (death,) = found.fatal
     assert death.text == "Timeout (0:00:30.500000)! in acquire_read (/env/shm_broadcast.py:96)"
     assert (found.root_cause_fatal, found.failure_kind) == (0, "hang")

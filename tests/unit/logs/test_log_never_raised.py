@@ -49,7 +49,7 @@ def test_it_is_found_whatever_the_pieces() -> None:
 
 
 @pytest.mark.parametrize(
-    "before", ["INFO all is well", "a: b", "x" * 2000 + "Error: y", "(Worker pid=3) OSError: not its own", ""]
+    "before", ["INFO all is well", "Done: 7 files", "x" * 2000 + "Error: y", "(Worker pid=3) OSError: not its own", ""]
 )
 def test_other_words_are_no_cause(before: str) -> None:
     assert [item.chained_from for item in read(before + WORDS + EFFECT).tracebacks] == [None]
@@ -57,6 +57,9 @@ def test_other_words_are_no_cause(before: str) -> None:
 
 def test_what_has_a_traceback_is_no_second_one() -> None:
     found = read(PLAIN.replace("AssertionError", CAUSE) + WORDS[1:] + EFFECT)
+    assert [(len(item.frames), item.chained_from) for item in found.tracebacks] == [(2, None), (2, 0)]
+    first = logged("W_0 pid=1", PLAIN.replace("AssertionError", CAUSE))
+    found = read(first + logged("W_0 pid=1", WORDS[1:] + EFFECT))
     assert [(len(item.frames), item.chained_from) for item in found.tracebacks] == [(2, None), (2, 0)]
 
 
