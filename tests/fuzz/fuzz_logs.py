@@ -27,6 +27,7 @@ from console.parse_report import WIDTH, cells, report
 from console.sanitise import sanitise
 from remote.logs.findings import Findings
 from remote.logs.reader import LogReader
+from remote.logs.utf16 import ToUtf8
 
 DATA = Path(__file__).parents[1] / "data" / "logs"
 STREAM = 8 << 20
@@ -72,11 +73,26 @@ def check(luck: random.Random, data: bytes) -> Findings:
     for item in found.tracebacks:
         if data[: item.offset].count(b"\n") != item.line - 1 or data[item.offset - 1 : item.offset] not in (b"", b"\n"):
             raise Broken(f"no line begins at offset {item.offset}, line {item.line}")
+    if luck.random() < 0.05:
+        decoded(luck, data.decode("utf-8", "replace"))
     json.loads(json.dumps(as_json("x", found)))
     for line in report("x", found).split("\n"):
         if cells(line) > WIDTH or sanitise(line) != line:
             raise Broken(f"a line of the page does not fit or is not safe: {line!r}")
     return found
+
+
+def decoded(luck: random.Random, text: str) -> None:
+    """A log in UTF-16 comes out as its text, whatever the pieces."""
+    encoding = luck.choice(("utf-16-le", "utf-16-be"))
+    data = ("\ufeff" + text).encode(encoding)
+    given, out, at = ToUtf8(), [], 0
+    while at < len(data):
+        size = luck.choice((1, 7, 500, 70_000))
+        out.append(given.feed(data[at : at + size]))
+        at += size
+    if b"".join((*out, given.finish())) != text.encode() or (len(data) > 8 and given.encoding != encoding):
+        raise Broken(f"{encoding} came out as something else ({given.encoding})")
 
 
 def truncations(luck: random.Random, cases: dict[str, bytes]) -> int:

@@ -21,6 +21,10 @@ _BITS = (
     b"  [Previous line repeated 996 more times]\n", b"Killed\n", b"Fatal Python error: Segmentation fault\n",
     b"Loading safetensors checkpoint shards:  50% Completed | 8/16 [00:06<00:06,  1.31it/s]\n",
     b'{"message": "boom", "exc_info": "Traceback (most recent call last):\\n', b"Exception ignored in: <f>\n",
+    b"    | ValueError: x\n", b"  | ExceptionGroup: g (2 sub-exceptions)\n", b"OSError: never raised\n\n", b"\n",
+    b"Timeout (0:00:05)!\nThread 0x7f (most recent call first):\n  File \"/a.py\", line 3 in f\n", b"a.py\", line\n",
+    b"(raylet) 1 Workers (tasks / actors) killed due to memory pressure (OOM), x\n",
+    b"OutOfMemoryError: Task was killed due to the node running low on memory.\n", b"Worker PID: 7 Worker exit type: ",
 )  # fmt: skip
 """Pieces that the reader acts upon."""
 
@@ -95,7 +99,16 @@ def escape(luck: random.Random, data: bytes) -> bytes:
     return data[:start] + b'{"log": "' + inside + b'"}\n' + data[end:]
 
 
-ALL: tuple[Mutation, ...] = (lose, repeat, move, insert, insert, noise, flip, endings, prefix, weave, escape)
+def record(luck: random.Random, data: bytes) -> bytes:
+    """One record of the journal: a prefix before the first line, the others indented or bare."""
+    start, end = _cut(luck, data)
+    before = luck.choice(_PREFIXES)
+    between = b"\n" + (b" " * len(before) if luck.random() < 0.7 else b"")
+    lines = (data[start:end] or b"Traceback (most recent call last):\n").splitlines()
+    return data[:start] + before + between.join(lines) + b"\n" + data[end:]
+
+
+ALL: tuple[Mutation, ...] = (lose, repeat, move, insert, insert, noise, flip, endings, prefix, weave, escape, record)
 
 
 def spoil(luck: random.Random, data: bytes) -> bytes:
