@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline import language_model
 from pipeline.draft.acceptance import Answer
 from pipeline.report import StageError
 
@@ -20,12 +21,9 @@ class Target:
 
     def __init__(self, folder: Path, layers: Sequence[int], dtype: str = "float32") -> None:
         import torch
-        from transformers import AutoModelForCausalLM
 
         try:
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=getattr(torch, dtype), trust_remote_code=True
-            )
+            model = language_model.load(folder, dtype)
         except (ValueError, OSError, KeyError) as error:
             raise StageError(
                 f"transformers does not load the target in {folder} ({str(error).splitlines()[0]})."

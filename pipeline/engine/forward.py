@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from pipeline import language_model
 from pipeline.report import StageError
 from pipeline.sample_files import Computed
 
@@ -22,20 +23,14 @@ class Engine:
         self, target: Path, layers: Sequence[int], max_length: int, tensor_parallel: int = 1, dtype: str = "auto"
     ) -> None:
         import torch
-        from transformers import AutoConfig, AutoModelForCausalLM
 
         if tensor_parallel != 1:
             raise StageError(
                 f"run.tensor_parallel is {tensor_parallel}, and the backend transformers runs in one process; set it "
                 "to 1, or use an environment with vLLM."
             )
-        config: Any = AutoConfig.from_pretrained(target, trust_remote_code=True)
-        named = dtype if dtype != "auto" else str(getattr(config, "dtype", None) or "bfloat16").removeprefix("torch.")
-        # As vLLM does it: `auto` takes 32-bit floats down.
-        kind = torch.bfloat16 if dtype == "auto" and named == "float32" else getattr(torch, named)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        model: Any = AutoModelForCausalLM.from_pretrained(target, dtype=kind, trust_remote_code=True)
-        self._model = model.to(device).eval()
+        self._model = language_model.load(target, dtype).to(device).eval()
         self._captured: dict[int, Any] = {}
         self._outputs = tuple(layers)
         decoder = _decoder(self._model, target)

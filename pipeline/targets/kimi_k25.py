@@ -30,12 +30,22 @@ VISION = {
     "hidden_size": SIZE,
     "intermediate_size": 128,
     "mm_hidden_size": SHAPE["hidden_size"],
+    "pos_emb_height": POSITIONS,
+    "pos_emb_width": POSITIONS,
+    "pos_emb_time": 4,
 }
-CONFIGURATION = """from vllm.transformers_utils.configs.kimi_k25 import KimiK25Config as _Config
+CONFIGURATION = """from transformers import AutoConfig
+from transformers.configuration_utils import PretrainedConfig
 
 
-class KimiK25Config(_Config):
-    pass
+class KimiK25Config(PretrainedConfig):
+    model_type = "kimi_k25"
+
+    def __init__(self, text_config=None, vision_config=None, **given):
+        text = dict(text_config or {"model_type": "deepseek_v3"})
+        self.text_config = AutoConfig.for_model(text.pop("model_type"), **text)
+        self.vision_config = PretrainedConfig(**(vision_config or {}))
+        super().__init__(**given)
 """
 PROCESSING = """import torch
 from transformers.image_processing_utils import BaseImageProcessor
@@ -54,6 +64,19 @@ class KimiK25VisionProcessor(BaseImageProcessor):
         count = len(medias)
         return {"pixel_values": torch.zeros(4 * count, 3, 14, 14), "grid_thws": torch.tensor([[1, 2, 2]] * count)}
 """
+PICTURES = {
+    "patch_size": PATCH,
+    "merge_kernel_size": 2,
+    "temporal_merge_kernel_size": 4,
+    "in_patch_limit": 16,
+    "in_patch_limit_each_frame": 16,
+    "in_patch_limit_video": None,
+    "patch_limit_on_one_side": 64,
+    "fixed_output_tokens": None,
+    "image_mean": [0.5, 0.5, 0.5],
+    "image_std": [0.5, 0.5, 0.5],
+}
+"""How a later vLLM's own processor cuts pictures: it takes these names where 0.16 asks for the folder's code."""
 
 make = deepseek_v3.make
 
@@ -64,6 +87,7 @@ def save(model: Any, folder: Path, shard: str) -> None:
         _save_weights(Path(inside), folder)
         text = json.loads(Path(inside, "config.json").read_text(encoding="utf-8"))
         Path(inside, "generation_config.json").rename(folder / "generation_config.json")
+    pad = _token_id(folder, PLACEHOLDER)
     config = {
         "architectures": ["KimiK25ForConditionalGeneration"],
         "model_type": "kimi_k25",
@@ -71,13 +95,17 @@ def save(model: Any, folder: Path, shard: str) -> None:
         "dtype": text["dtype"],
         "text_config": text,
         "vision_config": VISION,
-        "media_placeholder_token_id": _token_id(folder, PLACEHOLDER),
+        "projection_hidden_size": SIZE,
+        "media_placeholder_token_id": pad,
+        "image_token_id": pad,
+        "tie_word_embeddings": False,  # transformers 5 ties the wrapper's head unless told so
         "eos_token_id": text["eos_token_id"],
         "pad_token_id": text["pad_token_id"],
     }
     processor = {
         "auto_map": {"AutoImageProcessor": "kimi_k25_vision_processing.KimiK25VisionProcessor"},
         "image_processor_type": "KimiK25VisionProcessor",
+        "media_proc_cfg": PICTURES,
     }
     (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
     (folder / "preprocessor_config.json").write_text(json.dumps(processor, indent=1), encoding="utf-8")
