@@ -5,16 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import reports
 
-README = Path(__file__).parents[2] / "README.md"
-BEGIN, END = "<!-- verify: begin -->\n", "<!-- verify: end -->\n"
 FAULTS, CLEAN = "verify-faults", "verify-clean"
 KEYS = {FAULTS: ("injected", "backend"), CLEAN: ("type", "backend")}
 FIGURES = {
@@ -26,10 +22,7 @@ FIGURES = {
 
 def add(name: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """Adds rows; one takes the place of an older one of the same subject. Then the table is made anew."""
-    reports.FOLDER.mkdir(parents=True, exist_ok=True)
-    kept = {tuple(str(row[key]) for key in KEYS[name]): row for row in [*_read(name), *rows]}
-    lines = "".join(json.dumps(row) + "\n" for row in kept.values())
-    (reports.FOLDER / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    reports.add(name, rows, lambda row: tuple(str(row[key]) for key in KEYS[name]))
     reports.write("verify", table())
 
 
@@ -46,7 +39,7 @@ def largest(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 def table() -> str:
     """Markdown: each fault and its name, with the backends on whose states it was named so; then the clean runs."""
     alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in _read(FAULTS):
+    for row in reports.read(FAULTS):
         alike.setdefault((row["injected"], f"**{row['fault'] or 'nothing'}** ({row['gate']})"), []).append(row)
     faults = [
         (injected, named, ", ".join(row["backend"] for row in rows), _short(rows[0]["sentence"]))
@@ -61,7 +54,7 @@ def table() -> str:
             row["alarms"],
             *(f"{row['largest'].get(gate, 0):.1e}" for gate in FIGURES),
         )
-        for row in _read(CLEAN)
+        for row in reports.read(CLEAN)
     ]
     first = reports.table(("injected", "named", "on states of", "in the words of the stage"), faults)
     head = (
@@ -77,25 +70,10 @@ def table() -> str:
     return f"{first}\n{reports.table(head, clean)}"
 
 
-def _read(name: str) -> list[dict[str, Any]]:
-    try:
-        lines = (reports.FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return []
-    return [json.loads(line) for line in lines]
-
-
 def _short(sentence: str) -> str:
-    said = sentence.split("): ", 1)[-1]
+    said = re.sub(r"/\S+/products\b", "PRODUCTS", sentence.split("): ", 1)[-1])  # a test's own temporary folder
     return said if len(said) < 160 else f"{said[:157]}…"
 
 
-def main() -> None:
-    text = README.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    README.write_text(f"{before}{BEGIN}\n{table()}\n{END}{after}", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    reports.into_readme("verify", table())
