@@ -165,6 +165,7 @@ def _untrained(simulation: Simulation, asked: Task, found: Sequence[Found]) -> N
 
 def _serve(wanted: Settings, target: Path, folder: Path, asked: Task, found: Sequence[Found]) -> None:
     with loadcheck.engine(wanted, folder, asked) as engine:
+        one_by_one = engine.one_by_one
         pace = Pace("serving", sum(len(one.prompts.prompts) for one in found), "answers")
         for one in found:
             started = time.monotonic()
@@ -175,7 +176,11 @@ def _serve(wanted: Settings, target: Path, folder: Path, asked: Task, found: Seq
         return
     progress("serving the target alone", 0, None)
     plain = serve.Plain(
-        target, asked.max_length, dtype=loadcheck.number_format(wanted), tensor_parallel=wanted.tensor_parallel
+        target,
+        asked.max_length,
+        dtype=loadcheck.number_format(wanted),
+        tensor_parallel=wanted.tensor_parallel,
+        one_by_one=one_by_one,
     )
     with plain as alone:
         for one in found:

@@ -21,6 +21,10 @@ class Size:
         return self.made + self.download
 
 
+COMPILED = "vllm._C|vllm._C_stable_libtorch"
+"""vLLM's compiled operators: `_C` in CPU builds and in CUDA builds up to 0.22; those since 0.24 have the other alone."""
+
+
 @dataclass(frozen=True)
 class Pair:
     """speculators with the vLLM that it is used on."""
@@ -33,7 +37,7 @@ class Pair:
     cuda: Size
     """The build for a GPU host."""
     imports: tuple[str, ...]
-    """Modules that the stages import; an environment that imports them counts as working."""
+    """Modules that the stages import; an environment that imports them counts as working. `a|b`: whichever it has."""
 
 
 PAIRS = {
@@ -44,7 +48,7 @@ PAIRS = {
             cpu=Size(int(1.6 * GB), int(0.7 * GB)),
             ordinary=Size(int(8.3 * GB), 4 * GB),
             cuda=Size(int(10.2 * GB), int(5.0 * GB)),
-            imports=("vllm._C", "speculators.data_generation.vllm_hidden_states_generator"),
+            imports=(COMPILED, "speculators.data_generation.vllm_hidden_states_generator"),
         ),
         Pair(
             "current",
@@ -52,7 +56,7 @@ PAIRS = {
             ordinary=Size(int(6.5 * GB), int(2.0 * GB)),
             cuda=Size(int(8.4 * GB), int(3.8 * GB)),
             imports=(
-                "vllm._C",
+                COMPILED,
                 "vllm.distributed.kv_transfer.kv_connector.v1.example_hidden_states_connector",
                 "speculators.models.eagle3",
                 "hs_connectors",

@@ -1,5 +1,5 @@
 """`python -m pipeline.try_environment MODULE…`, run by `provision` in an environment: imports what the stages import
-and prints the versions.
+and prints the versions. `a|b` is whichever of the modules is there.
 
 The first import of the CPU build of vLLM also writes the metadata by which it knows itself for one.
 """
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import importlib.util
 import sys
 
 
 def main() -> None:
-    for name in sys.argv[1:]:
-        importlib.import_module(name)
+    for names in sys.argv[1:]:
+        first, *others = names.split("|")
+        importlib.import_module(next((name for name in others if importlib.util.find_spec(name)), first))
     vllm = sys.modules.get("vllm")
     if vllm:
         print("vllm", vllm.__version__)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
+import sys
 from pathlib import Path
 
-from compat import source
+from compat import roots, source
 from compat.patch import Patch, Probe, Symptom
 
 MODULE = "speculators.losses.fused"
@@ -15,7 +17,7 @@ WRITTEN_FOR = ("8ad792063e73842b107b7ee1efc2bfa6aa488ddbf2eb6fbec668f01e2925f477
 
 
 def probe(site: Path) -> Probe:
-    if not (site / "triton").is_dir():
+    if not roots.of(site, "triton") and not _within_reach(site):
         return Probe(False, "triton is not installed, so the fused losses cannot be used")
     kernels = [source.find(site, f"{MODULE}.{name}") for name in ("loss_forward_kernel", "loss_backward_kernel")]
     first, second = (_decorators(kernel) for kernel in kernels)
@@ -24,6 +26,11 @@ def probe(site: Path) -> Probe:
     if not tuned:
         return Probe(False, f"{kernels[1].place}: the two loss kernels have configs of their own")
     return Probe(True, f"{kernels[0].place} and {kernels[1].place} share {tuned[0]}, one list of autotuner configs")
+
+
+def _within_reach(site: Path) -> bool:
+    """Whether this process is of that environment and imports triton from another place, such as the system's."""
+    return str(site) in sys.path and importlib.util.find_spec("triton") is not None
 
 
 def _decorators(kernel: source.Code) -> set[str]:

@@ -1,7 +1,8 @@
 """A draft model served by vLLM in this process, and what its counters say of it.
 
 The engine counts the accepted tokens of every round of every request (`per_request_spec_decode_metrics`), and over all
-requests; the two must agree.
+requests; the two must agree. Releases that count over all requests alone are asked one prompt at a time, and their
+rounds are read off what they say in each step.
 """
 
 from __future__ import annotations
@@ -26,15 +27,24 @@ def margin(proposed: int) -> int:
 class Plain:
     """vLLM with a target alone. Patches find their processes by themselves, through `compat/plugin`.
 
-    `max_length` is the longest prompt with its answer, in tokens.
+    `max_length` is the longest prompt with its answer, in tokens. `one_by_one` asks one prompt at a time, as a draft
+    model's engine does that it is to be compared with.
     """
 
     def __init__(
-        self, target: Path, max_length: int, *, dtype: str = "float32", tensor_parallel: int = 1, **more: Any
+        self,
+        target: Path,
+        max_length: int,
+        *,
+        dtype: str = "float32",
+        tensor_parallel: int = 1,
+        one_by_one: bool = False,
+        **more: Any,
     ) -> None:
         import torch
         from vllm import LLM
 
+        self.one_by_one = one_by_one
         self._llm: Any = LLM(
             model=str(target),
             dtype=dtype,
@@ -57,13 +67,12 @@ class Plain:
 
     def answer(self, prompts: Sequence[Sequence[int]], max_tokens: int, ends: Collection[int]) -> list[Answer]:
         """Greedy answers to prompts of token ids, each at most `max_tokens` long or up to one of `ends`."""
-        from vllm import SamplingParams
-
-        greedy = SamplingParams(
-            temperature=0, max_tokens=max_tokens, stop_token_ids=sorted(ends), ignore_eos=True, detokenize=False
-        )
-        outputs = self._llm.generate([{"prompt_token_ids": list(p)} for p in prompts], greedy, use_tqdm=False)
-        return [_answer(output.outputs[0]) for output in outputs]
+        greedy = _greedy(max_tokens, ends)
+        found: list[Answer] = []
+        for together in [[prompt] for prompt in prompts] if self.one_by_one else [prompts]:
+            outputs = self._llm.generate([{"prompt_token_ids": list(p)} for p in together], greedy, use_tqdm=False)
+            found += [_answer(output.outputs[0]) for output in outputs]
+        return found
 
 
 class Engine(Plain):
@@ -87,13 +96,16 @@ class Engine(Plain):
         if target is not None:
             speculative |= {"method": "eagle3", "model": str(draft)}
         self.proposed = proposed
+        self._asked = 0
+        counts = _counts_each_request()
         super().__init__(
             target or draft,
             max_length + margin(proposed),
             dtype=dtype,
             tensor_parallel=tensor_parallel,
+            one_by_one=not counts,
             speculative_config=speculative,
-            per_request_spec_decode_metrics="detailed",
+            **({"per_request_spec_decode_metrics": "detailed"} if counts else {}),
         )
 
     def answer(self, prompts: Sequence[Sequence[int]], max_tokens: int, ends: Collection[int]) -> list[Answer]:
@@ -102,7 +114,10 @@ class Engine(Plain):
         Raises StageError when vLLM's counters over all requests are not the sum of what it counts of each.
         """
         before = self._counted()
-        answers = super().answer(prompts, max_tokens, ends)
+        if self.one_by_one:
+            answers = [self._by_steps(prompt, _greedy(max_tokens, ends)) for prompt in prompts]
+        else:
+            answers = super().answer(prompts, max_tokens, ends)
         after, found = self._counted(), total(answers, self.proposed)
         counted = Acceptance(
             after.rounds - before.rounds,
@@ -112,6 +127,24 @@ class Engine(Plain):
         if counted != found:
             raise StageError(f"vLLM's counters say {counted}, and what it counts of each request adds up to {found}.")
         return answers
+
+    def _by_steps(self, prompt: Sequence[int], asked: Any) -> Answer:
+        """A step after the first says what was accepted, and a token of the target's own. The last one may be cut off,
+        at the end of the answer: it has what the counters have beyond the others."""
+        from vllm.sampling_params import RequestOutputKind
+
+        asked.output_kind = RequestOutputKind.DELTA
+        before, engine = self._counted(), self._llm.llm_engine
+        self._asked += 1
+        engine.add_request(f"step-by-step-{self._asked}", {"prompt_token_ids": list(prompt)}, asked)
+        said: list[tuple[int, ...]] = []
+        while engine.has_unfinished_requests():
+            said += [tuple(output.outputs[0].token_ids) for output in engine.step()]
+        said = [tokens for tokens in said if tokens]
+        accepted = [len(tokens) - 1 for tokens in said[1:]]
+        if accepted:
+            accepted[-1] = self._counted().accepted - before.accepted - sum(accepted[:-1])
+        return Answer(tuple(token for tokens in said for token in tokens), tuple(accepted))
 
     def _counted(self) -> Acceptance:
         values = {
@@ -127,6 +160,21 @@ class Engine(Plain):
         )
 
 
+def _greedy(max_tokens: int, ends: Collection[int]) -> Any:
+    from vllm import SamplingParams
+
+    return SamplingParams(
+        temperature=0, max_tokens=max_tokens, stop_token_ids=sorted(ends), ignore_eos=True, detokenize=False
+    )
+
+
+def _counts_each_request() -> bool:
+    """Whether this vLLM counts the accepted tokens of each request."""
+    from vllm.engine.arg_utils import EngineArgs
+
+    return "per_request_spec_decode_metrics" in EngineArgs.__dataclass_fields__
+
+
 def _answer(output: Any) -> Answer:
-    metrics = output.spec_decode_metrics
+    metrics = getattr(output, "spec_decode_metrics", None)
     return Answer(tuple(output.token_ids), tuple(metrics.per_step_accepted) if metrics else ())

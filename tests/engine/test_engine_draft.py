@@ -138,7 +138,7 @@ def test_the_exported_folder_is_what_was_measured_and_its_plain_form_serves_the_
     draft = shutil.copytree(folder / "plain", tmp_path / "plain")
     output = trained.script_of("evaluate", "draft_forms.py", str(draft), str(moved))
     served = json.loads(next(line for line in output.splitlines() if line.startswith("RESULT "))[7:])
-    assert served == {one["name"]: one["served"] for one in evaluation(trained)["sets"]}
+    assert served == {one["name"]: {**one["served"], "by_steps": True} for one in evaluation(trained)["sets"]}
     (again,) = ran(trained, "export")
     assert "keeping it" in notes(again)
 

@@ -47,6 +47,21 @@ def test_the_fused_loss_is_mended_where_triton_is(tmp_path: Path) -> None:
     assert source.find(site, fused_loss_dynamo.REPLACES).digest in fused_loss_dynamo.WRITTEN_FOR
 
 
+def test_triton_may_lie_where_a_process_of_the_environment_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, system = wheels.copy(tmp_path, speculators="0.9.0"), tmp_path / "system"
+    (system / "triton").mkdir(parents=True)
+    (system / "triton" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(system))
+    assert not fused_loss_dynamo.probe(site).needed  # this process is not of that environment
+    (site / "system.pth").write_text(f"{system}\n")
+    assert fused_loss_dynamo.probe(site).needed
+    (site / "system.pth").unlink()
+    monkeypatch.syspath_prepend(str(site))
+    assert fused_loss_dynamo.probe(site).needed
+
+
 def test_kernels_with_an_autotuner_of_their_own_need_no_mending(tmp_path: Path) -> None:
     site = wheels.copy(tmp_path, speculators="0.9.0")
     (site / "triton").mkdir()

