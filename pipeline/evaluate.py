@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,7 +27,7 @@ from pipeline.report import Pace, StageError, artifact, metric, note, progress
 from pipeline.settings import Settings
 from pipeline.stages import has_gpu
 
-NO_SPEED = "Speed-up is not measured: without a GPU it says nothing of where the draft will be served."
+NO_SPEED = "Speed-up is not measured: {}."
 
 
 @dataclass
@@ -85,7 +86,7 @@ def main() -> None:
         "max_tokens": asked.max_tokens,
         "training": training.get("best") or {},
         "sets": [_to_json(one, asked) for one in found],
-        "speed": None if found[0].alone_seconds is not None else NO_SPEED,
+        "speed": None if found[0].alone_seconds is not None else NO_SPEED.format(_why_no_speed(wanted)),
         "reports": [asdict(report) for report in reports],
     }
     causes = _alarm(wanted, samples, about, folder, simulation, result, found)
@@ -172,22 +173,39 @@ def _serve(wanted: Settings, target: Path, folder: Path, asked: Task, found: Seq
             one.served = engine.answer(one.prompts.prompts, asked.max_tokens, asked.ends)
             one.seconds = time.monotonic() - started
             pace.step(len(one.prompts.prompts))
-    if wanted.evaluate.speed == "never" or (wanted.evaluate.speed == "auto" and not has_gpu()):
+    if not _measures_speed(wanted):
         return
     progress("serving the target alone", 0, None)
-    plain = serve.Plain(
-        target,
-        asked.max_length,
-        dtype=loadcheck.number_format(wanted),
-        tensor_parallel=wanted.tensor_parallel,
-        one_by_one=one_by_one,
-    )
+    try:
+        plain = serve.Plain(
+            target,
+            asked.max_length,
+            dtype=loadcheck.number_format(wanted),
+            tensor_parallel=wanted.tensor_parallel,
+            one_by_one=one_by_one,
+        )
+    except Exception as error:  # whatever vLLM raises; what was served is worth more than how much faster it was
+        traceback.print_exc()
+        note(f"vLLM does not serve the target alone ({type(error).__name__}: {error}); the traceback is above.")
+        return
     with plain as alone:
         for one in found:
             started = time.monotonic()
             answers = alone.answer(one.prompts.prompts, asked.max_tokens, asked.ends)
             one.alone_seconds = time.monotonic() - started
             one.alone = one.alone or [answer.tokens for answer in answers]
+
+
+def _measures_speed(wanted: Settings) -> bool:
+    return wanted.evaluate.speed == "always" or (wanted.evaluate.speed == "auto" and has_gpu())
+
+
+def _why_no_speed(wanted: Settings) -> str:
+    if _measures_speed(wanted):
+        return "the target alone could not be served"
+    if has_gpu():
+        return 'stage.evaluate.speed is "never"'
+    return "without a GPU it says nothing of where the draft will be served"
 
 
 def _gates(wanted: Settings, found: Sequence[Found]) -> list[GateReport]:

@@ -90,6 +90,8 @@ class Telling:
         self._ready = 0
         self._tokens = 0
         self._pace: Pace | None = None
+        self._seconds = 0.0
+        """From the first engine's start to the last sample that was saved."""
         progress("loading the target", 0, engines if engines > 1 else None, "engines" if engines > 1 else "")
 
     def ready(self, seconds: float) -> None:
@@ -114,7 +116,7 @@ class Telling:
     def sum_up(self) -> None:
         assert self._pace is not None
         metric("tokens", self._tokens)
-        rate = self._tokens / self._pace.seconds
+        rate = self._tokens / max(self._seconds, 1e-9)  # the engine's end is not the samples' affair
         note(f"{len(self._missing)} samples, {self._tokens} tokens, {rate:.0f} tokens a second.")
 
     def _count(self, saved: Sequence[int]) -> None:
@@ -122,7 +124,8 @@ class Telling:
             assert self._pace is not None
             self._tokens += sum(self._tokens_of[index] for index in saved)
             self._pace.step(len(saved))
-            metric("tokens_per_s", round(self._tokens / self._pace.seconds, 1))
+            self._seconds = self._pace.seconds
+            metric("tokens_per_s", round(self._tokens / self._seconds, 1))
 
 
 def _side_by_side(wanted: Settings, chosen: str, telling: Telling, todo: Sequence[int], missing: set[int]) -> None:

@@ -22,7 +22,7 @@ class Size:
 
 
 COMPILED = "vllm._C|vllm._C_stable_libtorch"
-"""vLLM's compiled operators: `_C` in CPU builds and in CUDA builds up to 0.22; those since 0.24 have the other alone."""
+"""vLLM's compiled operators: `_C` in CPU builds and in CUDA builds up to 0.22; those since 0.24 have the other one."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import asdict
@@ -104,7 +105,7 @@ def _start_processes(wanted: Settings, count: int, checkpoint: str) -> None:
         host, _, port = train.rendezvous.rpartition(":")
         meeting = [f"--nnodes={train.nodes}", f"--node-rank={train.node_rank}"]
         meeting += [f"--master-addr={host}", f"--master-port={port}"]
-    command = [sys.executable, "-m", "torch.distributed.run", *meeting, f"--nproc-per-node={count}"]
+    command = [sys.executable, "-m", "pipeline.draft.tied", str(os.getpid()), *meeting, f"--nproc-per-node={count}"]
     note(f"{train.nodes * count} training processes, {count} of them here.")
     started = subprocess.Popen([*command, "-m", "pipeline.draft.work", checkpoint])
     try:

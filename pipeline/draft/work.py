@@ -14,7 +14,7 @@ from compat import record as events
 from compat.activate import activate
 from compat.switches import VARIABLE, parse
 from pipeline import products, settings, store, training_data
-from pipeline.draft import command, model, record, trainer
+from pipeline.draft import command, model, record, tied, trainer
 from pipeline.draft import recipe as recipes
 from pipeline.layers import Layers
 from pipeline.report import StageError, run_stage
@@ -75,6 +75,7 @@ def _report(applied: Any) -> None:
 
 
 def main() -> None:
+    tied.to_launcher()
     train(settings.of_attempt(), sys.argv[1] if len(sys.argv) > 1 else "")
 
 

@@ -17,7 +17,8 @@ TYPICAL = {"float32": 1e-3, "float16": 1e-2, "bfloat16": 6e-2}
 """The same of the median row: measured 0.018 in bfloat16 on SmolLM2."""
 EIGHT_BITS = 0.15
 """The same between states and what 8-bit floats with one scale a token keep of them: half a step of three bits of
-mantissa, and for a layer of small values beside one of large ones more."""
+mantissa, and for a layer of small values beside one of large ones more. Measured, worst row and median: 0.034, 0.029 on
+tiny targets, 0.029, 0.027 on random weights 4096 wide, 0.051, 0.031 on SmolLM2, whose values reach 25,000."""
 
 
 @dataclass(frozen=True)

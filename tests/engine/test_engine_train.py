@@ -105,12 +105,20 @@ def test_asked_to_stop_it_saves_and_goes_on_from_there(ready: Run, undisturbed: 
     assert training.weights(run) == training.weights(undisturbed)
 
 
-def test_two_processes_train_together(ready: Run, tmp_path: Path) -> None:
-    run = training.another(ready, tmp_path / "run", gpus=2, epochs=1)
-    attempt = training.done(run, "train")
-    assert "2 training processes, 2 of them here" in attempt.log
-    assert training.record(run)["finished"] == "All 1 epochs are done."
-    assert training.torn(run) == []
+@pytest.mark.parametrize("shard", [False, True])
+def test_two_processes_that_were_killed_go_on_together(ready: Run, tmp_path: Path, shard: bool) -> None:
+    whole, run = (training.another(ready, tmp_path / name, gpus=2, shard=shard) for name in ("whole", "run"))
+    assert "2 training processes, 2 of them here" in training.done(whole, "train").log
+    assert training.record(whole)["finished"] == "All 2 epochs are done."
+    attempt = Started(run, "train")
+    assert attempt.until(lambda: len(checkpoints.every(training.folder(run))) > 0)
+    attempt.kill(whole_group=True)
+    deadline = time.monotonic() + 20
+    while left := _of(attempt.folder):  # the kernel ends them, as fast as it can
+        assert time.monotonic() < deadline, f"processes of a killed training live on: {left}"
+        time.sleep(0.05)
+    assert "Going on from" in training.done(run, "train").log
+    _same(run, whole)
 
 
 def test_kills_of_training_leave_the_same_draft_model(ready: Run, undisturbed: Run, tmp_path: Path) -> None:
@@ -155,6 +163,18 @@ def _same(run: Run, undisturbed: Run) -> None:
     assert not list(training.folder(run).glob(".*"))
     assert _figures(run) == _figures(undisturbed)
     assert training.weights(run) == training.weights(undisturbed)
+
+
+def _of(attempt: Path) -> list[str]:
+    """Command lines of the processes of an attempt, dataloaders too, by their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"EYAS_ATTEMPT={attempt}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:  # gone, or dead and not yet waited for
+            continue
+    return found
 
 
 def _figures(run: Run) -> Any:
