@@ -38,7 +38,7 @@ def sweep(
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Compare the points in a table.")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="Stop what runs; no further point begins.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the points that have not begun.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what was stopped or has not begun.")] = False,
     project: ProjectOption = None,
     host: HostOption = None,
     detach: DetachOption = False,

@@ -14,7 +14,7 @@ from typing import Any
 from remote.agent import files
 from remote.agent.attempts import Order, begin, readings
 from remote.agent.layout import Run, State
-from remote.agent.reading import World
+from remote.agent.reading import Reading, World
 from remote.agent.shared import THROUGH
 from remote.protocol import RemoteError
 
@@ -65,51 +65,77 @@ class Grid:
                     begun.append(run)
         return begun
 
-    def stop(self, stopped: bool) -> None:
+    def stop(self) -> None:
+        """Nothing begins any more."""
         with files.locked(self.lock):
-            files.write_json(self.json, {**self.read(), "stopped": stopped})
+            files.write_json(self.json, {**self.read(), "stopped": True})
+
+    def resume(self) -> None:
+        """Points may begin again, stopped ones where they were. Raises RemoteError while one is still ending."""
+        with files.locked(self.lock):
+            described = self.read()
+            for point in described["points"]:
+                point.pop("error", None)
+                for reading in self._latest(point):
+                    stopped = reading.view.stop_requested
+                    if not reading.over and (
+                        stopped or os.path.exists(reading.attempt.stop_request) or not reading.live
+                    ):
+                        name = f"stage {reading.attempt.stage} of run {point['run']}"
+                        raise RemoteError("busy", f"{name} is still ending", "try again in a few seconds")
+                    if stopped:
+                        point["again"] = {"stage": reading.attempt.stage, "attempt": reading.attempt.number}
+            files.write_json(self.json, {**described, "stopped": False})
+
+    def _latest(self, point: Mapping[str, Any]) -> list[Reading]:
+        run = self.run(point)
+        return readings(run, run.stage_folders(), World())
 
     def _busy(self, point: Mapping[str, Any], ended: str | None) -> bool:
-        if point["run"] == ended:
-            return False
-        run = self.run(point)
-        return any(not reading.over for reading in readings(run, run.stage_folders(), World()))
+        return point["run"] != ended and any(not reading.over for reading in self._latest(point))
 
     def _begin_next(self, described: dict[str, Any], slot: int, secrets: Mapping[str, str]) -> str | None:
-        """The first point that has not begun and can; what keeps one from it stands beside it."""
+        """The first point that waits and can begin; what keeps one from it stands beside it."""
         for point in described["points"]:
-            if point.get("slot") is not None or point.get("error"):
+            if point.get("error") or (point.get("slot") is not None and "again" not in point):
                 continue
             try:
-                self._begin(point, described["slots"][slot], secrets)
+                begun = self._begin(point, described["slots"][slot], secrets)
             except (RemoteError, OSError, TimeoutError, files.Unreadable) as error:
                 point["error"] = str(error)
                 files.write_json(self.json, described)
                 continue
-            point["slot"] = slot
+            again = point.pop("again", None)
+            if begun or not again:
+                point["slot"] = slot
             files.write_json(self.json, described)
-            return str(point["run"])
+            if begun or not again:
+                return str(point["run"])
         return None
 
-    def _begin(self, point: Mapping[str, Any], gpus: list[str], secrets: Mapping[str, str]) -> None:
+    def _begin(self, point: Mapping[str, Any], gpus: list[str], secrets: Mapping[str, str]) -> bool:
+        """False when the operator has begun it by hand."""
         run = self.run(point)
         with files.locked(run.lock):
             described = files.read_json(run.json)
             if described is None:
                 raise files.Unreadable("run.json is missing")
             plan = pinned(described["plan"], gpus)
-            first = plan[0]
-            if run.attempts(first["name"]):
-                return  # the operator began it by hand
+            again = point.get("again") or {}
+            stage = next((stage for stage in plan if stage["name"] == again.get("stage")), plan[0])
+            known, made = int(again.get("attempt", 0)), run.attempts(stage["name"])
+            if made and made[-1].number != known:
+                return False
             files.write_json(run.json, {**described, "plan": plan, "gpus": gpus})
             order = Order(
-                stage=first,
-                request_id=f"{self.id}/{run.id}",
+                stage=stage,
+                request_id=f"{self.id}/{run.id}/{known}" if known else f"{self.id}/{run.id}",
                 switches=described.get("switches") or {},
                 settings=described.get("settings") or {},
                 bundle=str(described.get("bundle", "")),
             )
             begin(run, order, secrets)
+            return True
 
 
 def pinned(plan: list[dict[str, Any]], gpus: list[str]) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ class NotBegun(RemoteError):
     """The supervisor did not start the stage, for certain."""
 
 
-def launch(attempt: Attempt, secrets: Mapping[str, str], role: Literal["run", "sweep"] = "run") -> str:
+def launch(attempt: Attempt, secrets: Mapping[str, str], role: Literal["run", "stand-in"] = "run") -> str:
     """Start the attempt's supervisor. Returns the attempt's state as the supervisor tells it (running, …).
 
     `secrets` travel over its standard input, so that neither arguments nor files hold them.

@@ -148,7 +148,7 @@ class Runs:
             if reading.supervisor is not None:
                 processes.send(reading.supervisor, STOP_SIGNAL)
             elif reading.view.state != "created":
-                launch(attempt, {}, "sweep")
+                launch(attempt, {}, "stand-in")
             return {"stage": attempt.stage, "attempt": attempt.number}
 
     def stage_names(self, run: Run) -> list[str]:

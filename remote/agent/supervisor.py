@@ -47,7 +47,7 @@ class Ack:
 
 
 def main(folder: str, role: str) -> None:
-    """Entry of the process that `launch` starts. `role` is run, or sweep for an attempt whose supervisor is dead."""
+    """Entry of the process that `launch` starts. `role` is run, or stand-in where the supervisor of an attempt is dead."""
     given = json.loads(sys.stdin.buffer.read() or b"{}")
     ack = Ack(_detach())
     attempt = Attempt(folder)
@@ -55,10 +55,10 @@ def main(folder: str, role: str) -> None:
         lock = _take(attempt)
         if lock is None:
             ack.send(ok=False, kind="busy", error=f"attempt {attempt.key} is already supervised")
-        elif role == "sweep":
-            from remote.agent.sweep import sweep
+        elif role == "stand-in":
+            from remote.agent.stand_in import stand_in
 
-            sweep(attempt, ack)
+            stand_in(attempt, ack)
         else:
             _run(attempt, dict(given.get("secrets") or {}), ack)
     except BaseException as error:

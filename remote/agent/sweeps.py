@@ -64,11 +64,12 @@ class Sweeps:
         return {"sweep": known.id, "runs": [point["run"] for point in known.read()["points"]]}
 
     def stop(self, sweep: object, stopped: bool, secrets: Mapping[str, str]) -> dict[str, Any]:
-        """Let no further point begin and stop those that run; or, `stopped` False, go on with what has not begun."""
+        """Let no further point begin and stop those that run; or, `stopped` False, go on with them and the others."""
         grid = self._grid(sweep)
-        grid.stop(stopped)
         if not stopped:
+            grid.resume()
             return {"sweep": grid.id, "runs": grid.begin_free(secrets)}
+        grid.stop()
         ended = []
         for point in grid.read()["points"]:
             with contextlib.suppress(RemoteError):

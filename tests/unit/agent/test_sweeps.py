@@ -42,9 +42,9 @@ if (run.parent.parent / "break").exists():
 """
 
 
-def base(host: FakeHost, passed: str = "true") -> str:
+def base(host: FakeHost, passed: str = "true", train: str = TRAIN) -> str:
     verify = sh("verify", DATA.replace("PASSED", passed))
-    stages = [sh("prepare", "true"), verify, py("train", TRAIN), sh("evaluate", ":")]
+    stages = [sh("prepare", "true"), verify, py("train", train), sh("evaluate", ":")]
     given = {"stages": stages, "run": {}, "stage": {"train": {"lr": 1.0, "epochs": 2}}}
     run = host.runs.start(given, project="demo", request_id=os.urandom(4).hex(), switches={}, secrets={})
     until(lambda: host.view(run).state in ("done", "failed"), "the base run")
@@ -119,18 +119,64 @@ def test_a_point_that_fails_does_not_hold_the_others_up(host: FakeHost) -> None:
     assert [stage.name for stage in host.view(first.name).stages] == ["train", "evaluate"]
 
 
-def test_nothing_begins_after_a_stop_and_it_goes_on_when_asked(host: FakeHost) -> None:
+def stopped(host: FakeHost) -> tuple[Sweeps, SweepView]:
+    """A sweep of two points that was stopped while the first trained."""
     run = base(host)
     (host.folder / "gate").touch()
     made, view = begin(host, run, {"lr": [0.1, 0.2]})
     host.logged(host.attempt(view.points[0].run, "train"), "trained")
     assert made.stop(view.sweep, True, {})["runs"] == [view.points[0].run]
     host.over(host.attempt(view.points[0].run, "train"))
+    return made, view
+
+
+def test_nothing_begins_after_a_stop_and_it_goes_on_when_asked(host: FakeHost) -> None:
+    made, view = stopped(host)
     assert states(made, view) == ["stopped", "waiting"]
     assert made.show(view.sweep, "").stopped
     (host.folder / "gate").unlink()
-    assert made.stop(view.sweep, False, {})["runs"] == [view.points[1].run]
-    until(lambda: states(made, view) == ["stopped", "done"], "the second point")
+    assert made.stop(view.sweep, False, {})["runs"] == [view.points[0].run]
+    until(lambda: states(made, view) == ["done", "done"], "both points")
+    first, second = (host.view(point.run).stages[0] for point in view.points)
+    assert ([a.number for a in first.attempts], [a.number for a in second.attempts]) == ([1, 2], [1])
+
+
+def test_a_stopped_point_that_the_operator_has_relaunched_is_left_to_him(host: FakeHost) -> None:
+    made, view = stopped(host)
+    first, second = (point.run for point in view.points)
+    (Path(host.folder) / "runs" / first / "go").touch()
+    host.relaunch(first, "train")
+    until(lambda: states(made, view)[0] == "done", "the relaunched point")
+    host.over(host.attempt(first, "evaluate"))
+    (host.folder / "gate").unlink()
+    assert made.stop(view.sweep, False, {})["runs"] == [second]
+    until(lambda: states(made, view) == ["done", "done"], "the second point")
+    assert len(host.view(first).stages[0].attempts) == 2
+
+
+def test_a_point_that_the_operator_has_begun_is_not_begun_again(host: FakeHost) -> None:
+    made, view = stopped(host)
+    first, second = (point.run for point in view.points)
+    (host.folder / "gate").unlink()
+    host.relaunch(second, "train")
+    host.over(host.attempt(second, "evaluate"))
+    made.stop(view.sweep, False, {})
+    host.over(host.attempt(first, "evaluate"))
+    assert states(made, view) == ["done", "done"]
+    assert [len(host.view(name).stages[0].attempts) for name in (first, second)] == [2, 1]
+
+
+def test_a_point_that_is_still_ending_is_waited_for(host: FakeHost) -> None:
+    run = base(host, train="import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)" + TRAIN)
+    (host.folder / "gate").touch()
+    made, view = begin(host, run, {"lr": [0.1, 0.2]})
+    host.logged(host.attempt(view.points[0].run, "train"), "trained")
+    made.stop(view.sweep, True, {})
+    with pytest.raises(RemoteError, match="still ending"):
+        made.stop(view.sweep, False, {})
+    assert made.show(view.sweep, "").stopped
+    (Path(host.folder) / "runs" / view.points[0].run / "go").touch()
+    host.over(host.attempt(view.points[0].run, "train"))
 
 
 def test_a_killed_supervisor_leaves_a_sweep_that_goes_on_when_asked(host: FakeHost) -> None:

@@ -12,7 +12,7 @@ from remote.agent.status import FINAL, Status
 from remote.agent.supervisor import WATCHED, Ack
 
 
-def sweep(attempt: Attempt, ack: Ack) -> None:
+def stand_in(attempt: Attempt, ack: Ack) -> None:
     """TERM, grace and KILL for every process that evidence ties to the attempt; then the state is final and clean."""
     spec = files.read_json(attempt.spec) or {}
     before = files.read_json(attempt.status) or {"seq": 0}
