@@ -47,7 +47,7 @@ class Ack:
 
 
 def main(folder: str, role: str) -> None:
-    """Entry of the process that `launch` starts. `role` is run, or stand-in where the supervisor of an attempt is dead."""
+    """Entry of the process that `launch` starts. `role` is run, or stand-in for a supervisor that is dead."""
     given = json.loads(sys.stdin.buffer.read() or b"{}")
     ack = Ack(_detach())
     attempt = Attempt(folder)
