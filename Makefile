@@ -37,8 +37,9 @@ test: lint
 test-matrix: .venv/tests.made
 	$(BIN)/python -m pytest -m "matrix or not matrix" tests/matrix tests/engine
 
-# The README's tables of patches and of the fault drill, from what the engine tests saw last.
+# The README's tables of backends, of patches and of the fault drill, from what the engine tests saw last.
 readme: .venv/tests.made
+	PYTHONPATH=tests $(BIN)/python tests/engine/agreement_table.py
 	PYTHONPATH=tests $(BIN)/python tests/engine/patch_table.py
 	PYTHONPATH=tests $(BIN)/python tests/engine/verify_table.py
 
