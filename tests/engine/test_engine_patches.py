@@ -48,8 +48,8 @@ FAILURES = {
 UNFAILING = {
     "async-scheduling": "nothing is known to fail by it, and the CPU build has it off",
     "deepstack-inputs": "only a target of the Qwen3-VL type fails",
-    "cpu-rotary": "silent: in test_engine_numbers.py",
-    "row-attribution": "silent: a guard, in test_engine_numbers.py",
+    "cpu-rotary": "silent: in test_engine_agreement.py",
+    "row-attribution": "silent: a guard, in test_engine_agreement.py",
     "full-tracebacks": "as with 0.3.0: a matter of vLLM alone",
 }
 """Patches that an environment needs and that no case above switches off, with the reason."""
