@@ -39,8 +39,12 @@ CELLS = [
 ]
 ROTARY = {"generator": "seed", "native": "current"}
 """Backend → the pair that it is a part of, both with a rotary kernel that is wrong for DeepSeek types."""
-RARE = 0.002
-"""Share of the rows that may differ by more than the tolerance, each for a cause that is shown."""
+RARE = 0.2
+"""Share of the samples that may have rows beyond the tolerance, each for a cause that is shown. Of samples, for what
+looks at such a row differs with it. Measured: at most 8 of 71."""
+CROWDED = {("tiny-deepseek-v3", "0.4.0.1"), ("tiny-kimi-k25", "0.4.0.1")}
+"""Where 20 prompts of 550 tokens do not fit the KV cache at once, and speculators 0.4.0.1 stops with an error: without
+MLA DeepSeek's types take more of it."""
 STEPS = 60
 """Optimiser steps of the targets: with fewer an expert hardly matters."""
 
@@ -87,18 +91,32 @@ def test_every_row_is_the_reference_row(
 ) -> None:
     speculators = BACKENDS[backend]
     run = request.getfixturevalue("release")(speculators) if speculators else current
-    found = compared(run, backend.split(",")[0], of_type(name))
+    long = (name, speculators) not in CROWDED
+    found = compared(run, backend.split(",")[0], of_type(name), long=long)
     row = {"type": TYPES[name], "order": list(TYPES).index(name), "backend": backend}
     figures = ("samples", "rows", "diff", "same", "size", "near", "beyond", "unexplained")
     agreement_table.add({**row, **{key: found[key] for key in figures}})
     if speculators:
         patch_table.add(patch_table.NUMBERS, [{"speculators": speculators, "target": name, "diff": max(found["same"])}])
-    assert found["batches"]["above max_num_batched_tokens"] > found["limit"]
+    assert not long or found["batches"]["above max_num_batched_tokens"] > found["limit"]
     assert found["rows"] == sum(found["batches"].values())
     assert min(found["size"]) > 0.1
     assert not found["fault"]
     assert found["unexplained"] == 0, found["beyond"]
-    assert len(found["beyond"]) <= RARE * found["rows"]
+    assert len({row["prompt"] for row in found["beyond"]}) <= RARE * found["samples"]
+
+
+def test_a_tie_is_found_where_it_is_and_explains_nothing_else(current: Run, of_type: Callable[[str], Path]) -> None:
+    cases = result(current.script("tie_cases.py", str(of_type("tiny-deepseek-v3"))))
+    assert cases["none"]["rows"] == []
+    for name, count in (("one tie", 1), ("two ties", 2)):
+        case = cases[name]
+        assert case["places"] == case["true"] and len(case["true"]) == count
+        assert {row for _, row in case["true"]} <= set(case["rows"])
+        assert case["unexplained"] == 0 and case["after"] == 0
+    for name, rows in (("wrong rows", {40, 41, 42}), ("another row's", {70})):
+        assert rows <= set(cases[name]["rows"]) and not cases[name]["places"]
+        assert cases[name]["unexplained"] == len(rows)
 
 
 @pytest.mark.parametrize(("ranks", "off"), [(1, ("row-attribution",)), (2, ())], ids=["without the guard", "two ranks"])
