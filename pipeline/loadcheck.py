@@ -192,19 +192,18 @@ def _serve(wanted: Settings, target: Path, folder: Path, samples: Sequence[Sampl
         answers = served.answer(one.prompts, asked.max_tokens, asked.ends)
         progress("serving the untrained draft model", len(one.prompts), len(one.prompts), "prompts")
     found = acceptance.total(answers, asked.proposed)
-    if alone is not None:
-        other = acceptance.lossless(answers, alone)
-        if other is not None and number_format(wanted) == "float32":
-            raise StageError(
-                f"With the untrained draft model, vLLM answers prompt {other} of {one.name} otherwise than the target "
-                "alone does; the engine's speculative decoding is not to be trusted here. Look at the patches that "
-                "are off, and at the engine's log above."
-            )
+    other = None if alone is None else acceptance.lossless(answers, alone)
+    if other is not None and number_format(wanted) == "float32":
+        raise StageError(
+            f"With the untrained draft model, vLLM answers prompt {other} of {one.name} otherwise than the target "
+            "alone does; the engine's speculative decoding is not to be trusted here. Look at the patches that "
+            "are off, and at the engine's log above."
+        )
+    lossless = None if alone is None else other is None
     metric(f"acceptance/{one.name}/untrained", round(found.length, 4))
     note(
         f"vLLM {versions().get('vllm', '')} loads and serves the draft model; untrained, {found.length:.2f} tokens a "
-        f"round on {len(one.prompts)} prompts"
-        + (", each answered as by the target alone." if alone is not None else ".")
+        f"round on {len(one.prompts)} prompts{told_of(lossless)}."
     )
     declared = profile.serving(wanted).engine
     if declared != versions().get("vllm"):
@@ -213,6 +212,15 @@ def _serve(wanted: Settings, target: Path, folder: Path, samples: Sequence[Sampl
         "set": one.to_json(),
         "proposed": asked.proposed,
         "max_tokens": asked.max_tokens,
-        "lossless": None if alone is None else acceptance.lossless(answers, alone) is None,
+        "lossless": lossless,
         **found.to_json(),
     }
+
+
+def told_of(lossless: bool | None) -> str:
+    """The end of the sentence on the engine's answers; `lossless`: None where the target alone was not asked."""
+    if lossless is None:
+        return ""
+    if lossless:
+        return ", each answered as by the target alone"
+    return ", not each answered as by the target alone (no fault in this number format: a sum may round otherwise)"

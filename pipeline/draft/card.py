@@ -6,6 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+_ROUNDING = (
+    "*rounding*: an answer is another than the target's alone. In {} that is no fault: two orders of a sum may round "
+    "to other tokens."
+)
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -79,17 +84,20 @@ def _serving(facts: Facts) -> str:
 def _acceptance(facts: Facts) -> str:
     found = facts.evaluation
     head = ("prompts", "number", "untrained", "simulated", "served", "per position", "lossless")
+    exact = found["dtype"] == "float32"
+    other = "**no**" if exact else "rounding"  # as the gate of `evaluate` has it: exact in 32-bit floats alone
     rows = []
     for one in found["sets"]:
         served = one["served"]
         rates = " / ".join(f"{n / served['rounds']:.0%}" for n in served["per_position"]) if served["rounds"] else "-"
         lengths = [_length(one.get(kind)) for kind in ("untrained", "simulated", "served")]
-        rows.append(
-            (one["name"], one["prompts"], *lengths, rates, {True: "yes", False: "**no**"}.get(one["lossless"], "-"))
-        )
+        same = {True: "yes", False: other}.get(one["lossless"], "-")
+        rows.append((one["name"], one["prompts"], *lengths, rates, same))
     sources = [f"- {one['name']}: {one['source']}; sha256 {one['digest']}" for one in found["sets"]]
     speed = [f"{one['name']} {one['speed_up']}" for one in found["sets"] if one.get("speed_up")]
     told = f"Speed-up against the target alone: {', '.join(speed)}." if speed else str(found.get("speed") or "")
+    if not exact and any(row[-1] == other for row in rows):
+        told += f"\n\n{_ROUNDING.format(found['dtype'])}"
     return (
         "## Acceptance\n\n"
         f"Tokens that a round gives, the target's own included, under greedy decoding: {found['proposed']} proposed "

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pipeline import loadcheck
 from pipeline.draft import card, plain
 from pipeline.gates import draft_folder
 
@@ -123,7 +124,7 @@ def test_the_rotation_is_named_as_an_older_transformers_knows_it() -> None:
     assert found["rope_parameters"] == yarn
 
 
-def test_the_card_tells_figures_provenance_and_how_to_serve_it_elsewhere() -> None:
+def written_card(dtype: str, lossless: bool | None) -> str:
     served = {"acceptance_length": 2.5, "rounds": 10, "accepted": 15, "per_position": [8, 5, 2]}
     one = {
         "name": "held-out",
@@ -133,9 +134,9 @@ def test_the_card_tells_figures_provenance_and_how_to_serve_it_elsewhere() -> No
         "served": served,
         "simulated": served,
         "untrained": {**served, "acceptance_length": 1.0},
-        "lossless": True,
+        "lossless": lossless,
     }
-    text = card.write(
+    return card.write(
         card.Facts(
             name="Model",
             target="/models/Model",
@@ -145,7 +146,7 @@ def test_the_card_tells_figures_provenance_and_how_to_serve_it_elsewhere() -> No
                 "sets": [one],
                 "proposed": 3,
                 "max_tokens": 40,
-                "dtype": "float32",
+                "dtype": dtype,
                 "versions": {"vllm": "0.32.0"},
                 "draft_sha256": "f00",
                 "speed": "Not measured.",
@@ -171,6 +172,10 @@ def test_the_card_tells_figures_provenance_and_how_to_serve_it_elsewhere() -> No
             engine="0.32.0",
         )
     )
+
+
+def test_the_card_tells_figures_provenance_and_how_to_serve_it_elsewhere() -> None:
+    text = written_card("float32", lossless=True)
     assert text.startswith("---\nbase_model: /models/Model\n")
     assert "| held-out | 4 | 1.00 | 2.50 | 2.50 | 80% / 50% / 20% | yes |" in text
     assert '"model": "FOLDER/plain", "num_speculative_tokens": 3' in text
@@ -178,3 +183,19 @@ def test_the_card_tells_figures_provenance_and_how_to_serve_it_elsewhere() -> No
     assert text.count("| extract/1 | prefix-caching | 9999999999999999 |") == 1
     assert "| training: acceptance | 2.6 |" in text and "history" not in text
     assert "secret" not in text and "chat.jsonl | the rest" in text
+
+
+def test_another_answer_is_a_fault_on_the_card_in_32_bit_floats_alone() -> None:
+    figures = "| 80% / 50% / 20% "
+    exact, rounded = written_card("float32", lossless=False), written_card("bfloat16", lossless=False)
+    assert f"{figures}| **no** |" in exact and "rounding" not in exact
+    assert f"{figures}| rounding |" in rounded and "In bfloat16 that is no fault" in rounded and "**no**" not in rounded
+    for lossless, told in ((True, "yes"), (None, "-")):
+        text = written_card("bfloat16", lossless)
+        assert f"{figures}| {told} |" in text and "rounding" not in text
+
+
+def test_the_load_check_says_that_answers_are_the_targets_own_where_they_are() -> None:
+    assert loadcheck.told_of(None) == ""
+    assert loadcheck.told_of(True) == ", each answered as by the target alone"
+    assert loadcheck.told_of(False).startswith(", not each answered as by the target alone (no fault")
