@@ -47,7 +47,8 @@ def script(run: Run, name: str, *arguments: object) -> dict[str, Any]:
     env = {**os.environ, **stage["env"], "EYAS_SWITCHES": ""}
     done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=run.folder, timeout=3600)
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
-    found: dict[str, Any] = json.loads(done.stdout.rpartition("RESULT ")[2])
+    # vLLM may say something behind it, on its way out.
+    found: dict[str, Any] = json.loads(done.stdout.rpartition("RESULT ")[2].splitlines()[0])
     return found
 
 
@@ -56,7 +57,7 @@ def told(found: dict[str, Any], what: str, of: str, name: str) -> None:
     show(f"{what}, {found['tokens']} tokens", seconds[what], statistics.median(seconds[of]), name)
 
 
-@pytest.mark.parametrize(("name", "count"), [("tiny", COUNT), ("smollm2", 64)])
+@pytest.mark.parametrize(("name", "count"), [("tiny", COUNT), ("smollm2", 32)])
 def test_extraction_on_the_current_pair(name: str, count: int, made: Callable[[str], Path], tmp_path: Path) -> None:
     """On a tiny target the files cost as much as the forward; SmolLM2 has 135 million weights."""
     target = made(name)
