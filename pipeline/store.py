@@ -148,7 +148,8 @@ class Store:
             part.path.replace(path)
             placed.append((part, path, stamp_of(path.stat())))
         sync_folder(self.folder)
-        self._pass_a_tick(max(stamp[2] for _, _, stamp in placed))
+        # Where half-made files are: what a kill leaves there is removed by the next attempt.
+        _pass_a_tick(parts[0].path.with_name("clock"), max(stamp[2] for _, _, stamp in placed))
         lines = []
         for part, path, stamp in placed:
             entry = {
@@ -165,20 +166,6 @@ class Store:
             lines.append(entry)
         manifest.append(self.folder, lines)
         self._entries |= {entry["index"]: entry for entry in lines}
-
-    def _pass_a_tick(self, changed: int) -> None:
-        """Returns once the file system's clock (ns) is past `changed`: whatever alters a file from now on gets another
-        time, so that its stamp tells. A few milliseconds; in the writer's thread nobody waits for them."""
-        probe = self.folder / f".clock.{os.getpid()}"
-        try:
-            deadline = time.monotonic() + 0.1  # a coarser clock is not waited for: its stamps are not used
-            while time.monotonic() < deadline:
-                probe.touch()
-                if probe.stat().st_ctime_ns > changed:
-                    return
-                time.sleep(0.001)
-        finally:
-            probe.unlink(missing_ok=True)
 
     def _refuse_others(self) -> None:
         for entry in self._entries.values():
@@ -215,3 +202,17 @@ def stamp_of(found: os.stat_result) -> list[int]:
 def _is_fine(stamp: Sequence[int]) -> bool:
     """Whether the times are finer than whole seconds, as on all but very old file systems."""
     return bool(stamp[1] % 1_000_000_000 or stamp[2] % 1_000_000_000)
+
+
+def _pass_a_tick(probe: Path, changed: int) -> None:
+    """Returns once the file system's clock (ns) is past `changed`: whatever alters a file from now on gets another
+    time, so that its stamp tells. A few milliseconds; in the writer's thread nobody waits for them."""
+    try:
+        deadline = time.monotonic() + 0.1  # a coarser clock is not waited for: its stamps are not used
+        while time.monotonic() < deadline:
+            probe.touch()
+            if probe.stat().st_ctime_ns > changed:
+                return
+            time.sleep(0.001)
+    finally:
+        probe.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.dataset import Sample
 from pipeline.report import StageError
-from pipeline.store import MANIFEST, Store, condemn, data_digest, entries, pardon
+from pipeline.store import MANIFEST, Part, Store, condemn, data_digest, entries, pardon
 
 ORIGIN = {"target": "abc", "layers": {"vllm_ids": [2, 4, 5, 8], "output_indices": [1, 3, 4, 7]}, "dtype": "auto"}
 PATCH = {"id": "a", "process": "driver", "digest": "12ab", "replaced_digest": "34cd"}
@@ -198,6 +198,25 @@ def test_every_line_has_a_stamp_that_fits_its_file(folder: Path) -> None:
     for line in lines(folder)[1:]:
         found = (folder / str(line["file"])).stat()
         assert line["stamp"] == [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+def test_a_kill_while_the_clock_is_watched_leaves_nothing_beside_the_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[Path] = []
+
+    def killed(probe: Path) -> None:
+        places.append(probe)
+        raise KeyboardInterrupt
+
+    store, scratch = Store(tmp_path / "hidden_states", ORIGIN), tmp_path / "hidden_states" / ".scratch"
+    scratch.mkdir()
+    made = scratch / "hs_0.part"
+    made.write_bytes(b"states")
+    monkeypatch.setattr(Path, "touch", killed)
+    with pytest.raises(KeyboardInterrupt):
+        store.commit([Part(SAMPLES[0], made, "digest")])
+    assert places[0].parent == scratch  # the next attempt removes it whole
 
 
 def test_states_of_another_form_are_refused_and_older_lines_mean_the_full_one(folder: Path) -> None:
