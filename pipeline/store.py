@@ -149,7 +149,7 @@ class Store:
             placed.append((part, path, stamp_of(path.stat())))
         sync_folder(self.folder)
         # Where half-made files are: what a kill leaves there is removed by the next attempt.
-        _pass_a_tick(parts[0].path.with_name("clock"), max(stamp[2] for _, _, stamp in placed))
+        _pass_a_tick(parts[0].path.with_suffix(".clock"), max(stamp[2] for _, _, stamp in placed))
         lines = []
         for part, path, stamp in placed:
             entry = {
