@@ -105,11 +105,11 @@ class Grid:
                 point["error"] = str(error)
                 files.write_json(self.json, described)
                 continue
-            again = point.pop("again", None)
-            if begun or not again:
+            relaunched = point.pop("again", None) and not begun  # by the operator, in the slot that it had
+            if not relaunched:
                 point["slot"] = slot
             files.write_json(self.json, described)
-            if begun or not again:
+            if not relaunched:
                 return str(point["run"])
         return None
 
