@@ -355,10 +355,15 @@ class Live:
     # Machinery -------------------------------------------------------------------------------------------------
 
     def _command(self, lane: Lane, words: str, work: Callable[[], None]) -> None:
-        """Do `work` in a lane. What it raises becomes a problem on the screen, never a dead thread."""
+        """Do `work` in a lane. What it raises becomes a problem on the screen, never a dead thread.
+
+        A command of the operator's that succeeds takes away the problem that stood when it began, and no newer one:
+        what another lane met meanwhile has not been read yet.
+        """
 
         def job() -> None:
             with self._lock:
+                stood = self._snapshot.problem
                 self._set(replace(self._snapshot, pending=(*self._snapshot.pending, words)))
             problem: store.Problem | None = None
             try:
@@ -369,9 +374,9 @@ class Live:
             with self._lock:
                 pending = list(self._snapshot.pending)
                 pending.remove(words)
-                answers = problem is not None or lane is self._runs
-                kept = problem if answers else self._snapshot.problem
-                self._set(replace(self._snapshot, pending=tuple(pending), problem=kept))
+                answered = lane is self._runs and self._snapshot.problem is stood
+                kept = None if answered else self._snapshot.problem
+                self._set(replace(self._snapshot, pending=tuple(pending), problem=problem or kept))
 
         lane.put(job)
 

@@ -141,6 +141,25 @@ def test_a_log_that_was_being_opened_when_the_link_was_lost_is_opened_on_the_nex
     assert screen.until(lambda s: s.log.count).log.tail
 
 
+def test_a_command_that_succeeds_takes_no_problem_away_that_came_while_it_ran(open_screen) -> None:  # type: ignore[no-untyped-def]
+    class Slow(FakeSession):
+        """Answers a watch only when the log, whose opening it set off, could not be opened."""
+
+        def watch(self, run: str) -> None:
+            super().watch(run)
+            opened.wait(30)
+            screen.until(lambda s: s.problem)
+
+    opened = threading.Event()
+    host = Slow(running_run(), PATCHES, LOG)
+    host.refuse[protocol.PAGE] = LinkLost("the link to gpu-box ended")  # type: ignore[assignment]
+    screen = open_screen(host)
+    opened.set()
+    assert screen.until(lambda s: s.problem and not s.pending).problem.message == "the link to gpu-box ended"
+    screen.live.stop()
+    screen.until(lambda s: screen.told and not s.problem)
+
+
 def test_nothing_is_published_until_the_screen_has_drawn_and_then_the_newest(open_screen) -> None:  # type: ignore[no-untyped-def]
     host = FakeSession(running_run(), PATCHES, LOG)
     screen = open_screen(host)
