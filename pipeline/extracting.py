@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +14,7 @@ from pipeline.engine import backend
 from pipeline.engine.backend import Engine
 from pipeline.layers import Layers
 from pipeline.report import StageError
-from pipeline.sample_files import NotFinite
+from pipeline.sample_files import NotFinite, Taken
 from pipeline.settings import Settings
 from pipeline.store import Store
 from pipeline.writing import Writer
@@ -21,7 +22,11 @@ from pipeline.writing import Writer
 TRIES = 2
 """Times that a sample is computed before states that are not finite end the stage."""
 
+AHEAD = 2
+"""Batches that are asked for of a server before the one whose states are taken, so that it is never without work."""
+
 Batch = Sequence[Sample]
+_Asked = tuple[Batch, Iterable[Taken]]
 
 
 class Listener(Protocol):
@@ -84,14 +89,26 @@ class _Loop:
 
     def run(self, todo: Sequence[Batch]) -> None:
         home = {sample.index: batch for batch in todo for sample in batch}
+        asked: deque[_Asked] = deque()
         for batch in todo:
-            self._do(batch, self._missing)
+            asked.append(self._ask(batch, self._missing))
+            while len(asked) > (AHEAD if self._engine.queues else 0):
+                self._put(asked.popleft(), self._missing)
             self._again(self._writer.refused(), home)
+        for one in asked:
+            self._put(one, self._missing)
         while refused := self._writer.refused(wait=True):
             self._again(refused, home)
 
-    def _do(self, batch: Batch, wanted: set[int]) -> None:
-        for sample, states in zip(batch, self._engine.take([s.token_ids for s in batch]), strict=True):
+    def _ask(self, batch: Batch, wanted: set[int]) -> _Asked:
+        """Of the engine: the whole batch, so that a sample's states do not depend on what is there already; only what
+        is wanted where they do not depend on the batch anyway."""
+        if self._engine.queues:
+            batch = [sample for sample in batch if sample.index in wanted]
+        return batch, self._engine.take([sample.token_ids for sample in batch])
+
+    def _put(self, asked: _Asked, wanted: set[int]) -> None:
+        for sample, states in zip(*asked, strict=True):
             if sample.index in wanted:
                 self._writer.put(sample, states)
             else:
@@ -108,4 +125,4 @@ class _Loop:
                 ) from error
         again = {error.index for error in refused}
         for batch in {home[index][0].index: home[index] for index in again}.values():
-            self._do(batch, again)
+            self._put(self._ask(batch, again), again)

@@ -129,6 +129,7 @@ class Written:
         return states
 
     def discard(self) -> None:
+        self._wait()  # else it would be written behind our back
         self.path.unlink(missing_ok=True)
         self.lock.unlink(missing_ok=True)
 

@@ -62,6 +62,8 @@ class Writer:
         with self._changed:
             while self._bytes and self._bytes + size > WAITING_BYTES and self._error is None:
                 self._changed.wait()
+            if self._error is not None:
+                states.discard()
             self._raise()
             self._waiting.append((sample, states, size))
             self._bytes += size
@@ -88,6 +90,8 @@ class Writer:
                 except BaseException as error:
                     with self._changed:
                         self._error = error
+                        for _, states, _ in self._waiting:
+                            states.discard()
                         self._waiting.clear()
                         self._busy = False
                         self._changed.notify_all()
@@ -131,6 +135,8 @@ class Writer:
                 failure = failure or space.explained(error, self._store.folder)
             except BaseException as error:
                 failure = failure or error
+        for _, states, _ in group:  # what could not be written leaves nothing with the engine
+            states.discard()
         if parts:
             self._store.commit(parts)
             self._tell([part.sample for part in parts])

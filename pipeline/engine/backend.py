@@ -8,7 +8,7 @@ token, or raises StageError; `take(prompts)` gives the same in the form that it 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -49,7 +49,12 @@ class Engine(Protocol):
     def next_tokens(self, prompt: Sequence[int], first: int, count: int) -> Any:
         """Log-probabilities [count, V] behind the positions from `first` on; -inf where they are not told."""
 
-    def take(self, prompts: Sequence[Sequence[int]]) -> Sequence[Taken]: ...
+    def take(self, prompts: Sequence[Sequence[int]]) -> Iterable[Taken]: ...
+
+    @property
+    def queues(self) -> bool:
+        """Whether `take` only hands the prompts on, and what then runs together is not what a call asked for: so more
+        may be asked for before what was asked is taken."""
 
 
 def offered(path: Sequence[str] | None = None) -> list[str]:

@@ -58,6 +58,8 @@ class Engine:
             states.append(torch.stack([self._captured.pop(index) for index in self._outputs], dim=1).cpu())
         return states
 
+    queues = False
+
     def take(self, prompts: Sequence[Sequence[int]]) -> list[Computed]:
         return [Computed(states) for states in self.generate(prompts)]
 

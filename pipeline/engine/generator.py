@@ -59,6 +59,8 @@ class Engine:
             states.append(torch.stack(captured, dim=1))
         return states
 
+    queues = False
+
     def take(self, prompts: Sequence[Sequence[int]]) -> list[Computed]:
         return [Computed(states) for states in self.generate(prompts)]
 

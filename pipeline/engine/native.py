@@ -82,6 +82,8 @@ class Engine:
         """
         return [taken.load(prompt) for taken, prompt in zip(self.take(prompts), prompts, strict=True)]
 
+    queues = False
+
     def take(self, prompts: Sequence[Sequence[int]]) -> list[Written]:
         """The files of the prompts' states; vLLM may still be writing them."""
         return [self._written(number, output) for number, output in enumerate(self._run(prompts))]

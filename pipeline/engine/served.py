@@ -13,8 +13,8 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -51,6 +51,8 @@ class Engine:
         self._model = self._served(target, max_length)
         self._vocabulary = int(text_config(target)["vocab_size"])
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
+        self._asked: set[Future[Written]] = set()
+        """Answers that nobody has taken yet."""
 
     def __enter__(self) -> Engine:
         return self
@@ -59,14 +61,27 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self._pool.shutdown(cancel_futures=True)
+        for asked in self._asked:
+            if not asked.cancelled() and asked.exception() is None:
+                asked.result().discard()
 
     def generate(self, prompts: Sequence[Sequence[int]]) -> list[Any]:
         """Hidden states of each prompt: a tensor [S, L, H] with one row for each token, in the server's dtype."""
         return [taken.load(prompt) for taken, prompt in zip(self.take(prompts), prompts, strict=True)]
 
-    def take(self, prompts: Sequence[Sequence[int]]) -> list[Written]:
-        """The files of the prompts' states; the server may still be writing them. All prompts are asked for at once."""
-        return list(self._pool.map(self._ask, range(len(prompts)), prompts))
+    queues = True
+
+    def take(self, prompts: Sequence[Sequence[int]]) -> Iterator[Written]:
+        """The files of the prompts' states; the server may still be writing them. All prompts are asked for at once,
+        and each answer is waited for when its turn comes."""
+        asked = [self._pool.submit(self._ask, number, prompt) for number, prompt in enumerate(prompts)]
+        self._asked.update(asked)
+        return map(self._taken, asked)
+
+    def _taken(self, asked: Future[Written]) -> Written:
+        found = asked.result()
+        self._asked.remove(asked)
+        return found
 
     def captured(self, prompts: Sequence[Sequence[int]]) -> list[Any]:
         """As `generate`, with whatever rows there are: a tensor [R, L, H] of each prompt."""

@@ -90,16 +90,23 @@ def engine(server: Faulty, target: Path | None = None) -> served.Engine:
 def test_what_fails_is_asked_for_again(server: Faulty) -> None:
     server.failures = 3
     with engine(server) as loaded:
-        taken = loaded.take([[1, 2, 3], [4, 5]])
+        taken = list(loaded.take([[1, 2, 3], [4, 5]]))
     assert server.requests == 5
     assert [one.path.exists() for one in taken] == [True, True]
     assert len({one.path for one in taken}) == 2
 
 
+def test_what_nobody_took_is_not_left_with_the_server(server: Faulty) -> None:
+    with engine(server) as loaded:
+        taken = loaded.take([[1, 2, 3], [4, 5], [6]])
+        first = next(taken)
+    assert list(server.storage.iterdir()) == [first.path]
+
+
 def test_a_server_that_only_fails_is_given_up_in_one_sentence(server: Faulty) -> None:
     server.failures = 10_000
     with engine(server) as loaded, pytest.raises(StageError, match=r"The server at http://127.* does not answer .*503"):
-        loaded.take([[1, 2, 3]])
+        list(loaded.take([[1, 2, 3]]))
     assert server.requests == served.TRIES
 
 
@@ -108,14 +115,14 @@ def test_once_it_is_given_up_no_request_is_made_any_more(server: Faulty) -> None
     with engine(server) as loaded:
         for _ in range(3):
             with pytest.raises(StageError, match="does not answer"):
-                loaded.take([[number] for number in range(1, 30)])
+                list(loaded.take([[number] for number in range(1, 30)]))
     assert server.requests <= 29 * served.TRIES
 
 
 def test_what_the_server_refuses_is_not_asked_for_again(server: Faulty) -> None:
     server.failures, server.status = 1, 400
     with engine(server) as loaded, pytest.raises(StageError, match=r"refuses POST /completions with 400: .*busy"):
-        loaded.take([[1, 2, 3]])
+        list(loaded.take([[1, 2, 3]]))
     assert server.requests == 1
 
 
@@ -130,7 +137,7 @@ def test_what_the_server_refuses_is_not_asked_for_again(server: Faulty) -> None:
 def test_an_answer_that_is_not_right_is_told(server: Faulty, more: dict[str, Any], told: str) -> None:
     server.more = more
     with engine(server) as loaded, pytest.raises(StageError, match=told):
-        loaded.take([[1, 2, 3]])
+        list(loaded.take([[1, 2, 3]]))
 
 
 def test_a_server_of_another_model_or_of_shorter_prompts_is_refused(server: Faulty, tmp_path: Path) -> None:

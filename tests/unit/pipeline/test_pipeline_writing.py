@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from plain_states import States, states
 
 from pipeline import space, writing
 from pipeline.dataset import Sample
 from pipeline.report import StageError
-from pipeline.sample_files import NotFinite
 from pipeline.store import Store
 from pipeline.writing import Writer
 
 SAMPLES = [Sample(index, (index, 7), (0, 1)) for index in range(20)]
-
-
-class States(bytes):
-    """Stands for an engine's states: torch is in the stage environments only, and what a file holds is tested there."""
-
-    finite = True
-
-    @property
-    def nbytes(self) -> int:
-        return len(self)
-
-    def write(self, path: Path, sample: Sample, form: str) -> str:
-        if not self.finite:
-            raise NotFinite(sample.index, f"sample {sample.index} is not finite")
-        path.write_bytes(self)
-        return hashlib.sha256(self).hexdigest()
-
-    def discard(self) -> None:
-        pass
-
-
-def states(sample: Sample) -> States:
-    return States(f"states of {sample.index}".encode())
 
 
 @pytest.fixture
@@ -113,10 +89,13 @@ def test_a_full_disk_stops_the_engine_and_keeps_what_is_there(store: Store, monk
 
     monkeypatch.setattr(space.shutil, "disk_usage", lambda folder: Usage())
     told = r"has 64\.0 MB free, and 11 bytes are to be written.*relaunch"
+    put: list[States] = []
     with pytest.raises(StageError, match=told), writer_of(store) as writer:
         for sample in SAMPLES:
-            writer.put(sample, states(sample))
+            put.append(states(sample))
+            writer.put(sample, put[-1])
     assert [sample.index for sample in store.missing(SAMPLES)] == list(range(2, 20))
+    assert all(one.discarded for one in put), "nothing stays behind with the engine"
 
 
 @pytest.mark.parametrize("code, told", [(errno.ENOSPC, "is full"), (errno.EFBIG, "takes no file of that size")])
