@@ -92,6 +92,9 @@ def test_a_full_disk_stops_the_engine_and_keeps_what_is_there(store: Store, monk
     put: list[States] = []
     with pytest.raises(StageError, match=told), writer_of(store) as writer:
         for sample in SAMPLES:
+            if sample is SAMPLES[-1]:
+                with pytest.raises(StageError, match=told):
+                    writer.refused(wait=True)
             put.append(states(sample))
             writer.put(sample, put[-1])
     assert [sample.index for sample in store.missing(SAMPLES)] == list(range(2, 20))
