@@ -128,18 +128,6 @@ class Store:
         self._attempt = attempt
         manifest.append(self.folder, [{"attempt": attempt, "backend": backend, **more, "patches": list(patches)}])
 
-    def save(self, sample: Sample, data: bytes, rows: int) -> None:
-        """Puts one sample in place and then into the manifest; both are on the disk when this returns."""
-        path = self.folder / f".hs_{sample.index}.{os.getpid()}.tmp"
-        try:
-            with path.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            self.commit([Part(sample, path, hashlib.sha256(data).hexdigest())])
-        finally:
-            path.unlink(missing_ok=True)
-
     def commit(self, parts: Sequence[Part]) -> None:
         """Puts files in place and then into the manifest, with one sync for all; done when this returns."""
         placed = []

@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from saved_states import save
 
 from pipeline import manifest, scratch
 from pipeline.dataset import Sample
@@ -27,11 +28,12 @@ import threading
 from pathlib import Path
 from pipeline.dataset import Sample
 from pipeline.store import Store
+from saved_states import save
 folder, first, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 store = Store(folder, {"dtype": "auto"})
 store.begin(f"run/extract/{first}", "generator", [])
 for index in range(first, first + count):
-    store.save(Sample(index, (index,), (1,)), b"states of %d" % index * 50, 1)
+    save(store, Sample(index, (index,), (1,)), b"states of %d" % index * 50)
 """
 HOLDER = """
 import sys, time
@@ -46,7 +48,8 @@ with scratch.own(Path(sys.argv[1])) as folder, scratch.claim(Path(sys.argv[1]), 
 
 def process(code: str, *arguments: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)])}
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
 
 
 def test_processes_that_write_at_once_lose_no_line(tmp_path: Path) -> None:
@@ -60,12 +63,12 @@ def test_processes_that_write_at_once_lose_no_line(tmp_path: Path) -> None:
 
 def test_a_line_cut_off_by_a_crash_is_taken_away_by_the_next_that_writes(tmp_path: Path) -> None:
     store = Store(tmp_path, {})
-    store.save(Sample(0, (1,), (1,)), b"states", 1)
+    save(store, Sample(0, (1,), (1,)), b"states")
     other = Store(tmp_path, {})
     with (tmp_path / MANIFEST).open("a") as file:
         file.write('{"index":7,"fi')  # of a third process, killed in its write
-    other.save(Sample(1, (1,), (1,)), b"states", 1)
-    store.save(Sample(2, (1,), (1,)), b"states", 1)
+    save(other, Sample(1, (1,), (1,)), b"states")
+    save(store, Sample(2, (1,), (1,)), b"states")
     lines = [json.loads(line) for line in (tmp_path / MANIFEST).read_text().splitlines()]
     assert [line["index"] for line in lines] == [0, 1, 2]
 
