@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from compat import record
-from compat.activate import activate
-from compat.switches import VARIABLE, parse
 from pipeline import dataset, extracting, model_folder, origin, products, scratch, settings, sharding, space, stages
 from pipeline.dataset import Sample
 from pipeline.engine import backend
+from pipeline.engine.driver import activate_driver
 from pipeline.extracting import Batch
 from pipeline.layers import Layers
 from pipeline.problem import Problem
-from pipeline.report import Pace, StageError, artifact, metric, note, progress
+from pipeline.report import Pace, StageError, artifact, attempt, metric, note, progress
 from pipeline.settings import Settings
 from pipeline.store import MANIFEST, Store
 
@@ -50,7 +48,7 @@ def main() -> None:
         todo = [number for number in numbers if any(sample.index in missing for sample in every[number])]
         telling = Telling(mine, missing, min(share.engines, len(todo)))
         if telling.engines == 1:
-            activate_patches()
+            activate_driver()
             batches: list[Batch] = [every[number] for number in todo]
 
             def begin() -> None:
@@ -68,15 +66,6 @@ def _check(target: Path) -> None:
         model_folder.check(target)
     except Problem as problem:
         raise StageError(f"{problem.message} {problem.remedy}") from problem
-
-
-def activate_patches() -> None:
-    activate("driver", parse(os.environ.get(VARIABLE, "")), lambda applied: record.patch(applied, "driver"))
-
-
-def attempt() -> str:
-    """`RUN/STAGE/N`."""
-    return "/".join(Path(os.environ[record.ATTEMPT]).parts[-3:])
 
 
 class Telling:

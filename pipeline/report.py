@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import signal
 import sys
 import time
@@ -24,6 +25,11 @@ class Stopped(SystemExit):
 
 class StageError(Exception):
     """A stage cannot go on: one sentence that names the thing, the place and the remedy."""
+
+
+def attempt() -> str:
+    """`RUN/STAGE/N`, of the attempt this process runs in."""
+    return "/".join(Path(os.environ[record.ATTEMPT]).parts[-3:])
 
 
 def progress(label: str, done: float, total: float | None = None, unit: str = "", eta_s: float | None = None) -> None:

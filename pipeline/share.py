@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from compat import record
-from pipeline import dataset, extract, extracting, origin, products, settings
+from pipeline import dataset, extracting, origin, products, settings
 from pipeline.dataset import Sample
+from pipeline.engine.driver import activate_driver
+from pipeline.report import attempt
 from pipeline.store import Store
 
 
@@ -28,10 +30,10 @@ def main() -> None:
     target = products.target(wanted)
     store = Store(products.hidden_states(), origin.of(wanted, target))
     every = extracting.batches(samples, wanted.batch_size)
-    extract.activate_patches()
+    activate_driver()
 
     def begin() -> None:
-        store.begin(extract.attempt(), share["backend"], record.active_patches(), engine=share["engine"])
+        store.begin(attempt(), share["backend"], record.active_patches(), engine=share["engine"])
 
     extracting.run(
         wanted,

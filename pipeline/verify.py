@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compat import record
 from compat.switches import VARIABLE
 from pipeline import dataset, environments, extracting, origin, products, scratch, settings, stages, store, verified
 from pipeline.dataset import Sample
@@ -26,7 +25,7 @@ from pipeline.gates import attribution, aux_layers, final_norm, loss_mask, rotar
 from pipeline.gates.numbers import EIGHT_BITS
 from pipeline.gates.report import GateReport
 from pipeline.problem import Problem
-from pipeline.report import Pace, StageError, artifact, metric, note, progress
+from pipeline.report import Pace, StageError, artifact, attempt, metric, note, progress
 from pipeline.sample_files import FP8
 from pipeline.settings import Settings
 from pipeline.verified import Verdict
@@ -74,7 +73,7 @@ def main() -> None:
     stamps = _stamps(folder, samples)
     if _passed_before(digest, code, stamps):
         return
-    judged = Judged(about={"attempt": _attempt(), "code": code, "stamps": stamps})
+    judged = Judged(about={"attempt": attempt(), "code": code, "stamps": stamps})
     _judge(judged, wanted, samples, target, truth)
     _conclude(judged, samples, digest)
 
@@ -178,7 +177,7 @@ def _conclude(judged: Judged, samples: Sequence[Sample], digest: str) -> None:
         condemned = {sample.index: cause.fault for sample in samples}
     verified.write(Verdict(digest, tuple(judged.reports), about))  # before the lines: a kill between leaves it failed
     artifact(products.verdict())
-    store.condemn(folder, condemned, _attempt())
+    store.condemn(folder, condemned, attempt())
     for report in judged.faults:
         note(f"{report.gate}: {report.fault}. {report.sentence}")
     raise StageError(f"{remedies.sentence(judged.faults, cause)} Till then nothing is learnt from {folder}.")
@@ -231,8 +230,3 @@ def _trainer(wanted: Settings) -> Path | None:
     except Problem:
         return None
     return made.site if made.complete else None
-
-
-def _attempt() -> str:
-    """`RUN/STAGE/N`."""
-    return "/".join(Path(os.environ[record.ATTEMPT]).parts[-3:])
