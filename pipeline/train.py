@@ -89,12 +89,31 @@ def begin(bound: Record, epochs: int) -> str | None:
     newest = checkpoints.newest(folder, note)
     step = newest.step if newest else 0
     known.history = [entry for entry in known.history if entry["step"] <= step]
+    _settle_best(known)
     known.about, known.finished = bound.about, ""
     known.write(folder)
     if newest is None:
         return ""
     note(f"Going on from {newest.folder.name}, after {newest.step} steps.")
     return newest.folder.name
+
+
+def _settle_best(known: Record) -> None:
+    """Lets `best` lead to the best checkpoint that is whole: that of the record may be damaged, and a training that was
+    killed may have written its record and not the link."""
+    folder, first, why = products.checkpoints(), known.best, ""
+    while (best := known.best) and (fault := checkpoints.damage(folder / best["checkpoint"])):
+        why = why or f"The best checkpoint {folder / best['checkpoint']} is cut short ({fault})"
+        best["lost"] = True
+    if best:
+        checkpoints.mark_best(folder, best["checkpoint"])
+    if first and why:
+        note(
+            f"{why}; {best['checkpoint']} is the best that is whole: simulated acceptance {best['acceptance']:.3f} in "
+            f"place of {first['acceptance']:.3f}."
+            if best
+            else f"{why}; no other that was judged is whole; the epochs to come decide."
+        )
 
 
 def _start_processes(wanted: Settings, count: int, checkpoint: str) -> None:

@@ -26,14 +26,15 @@ class Record:
     """The recipe in full."""
     history: list[dict[str, Any]] = field(default_factory=list)
     """An entry an epoch: `epoch` (from 1), `step`, `checkpoint`, `acceptance`, `loss` and `accuracy` on held-out
-    samples."""
+    samples; `lost` where the checkpoint is not whole any more."""
     finished: str = ""
     """Why training ended, in a sentence; "" while it has not."""
 
     @property
     def best(self) -> dict[str, Any] | None:
-        """The entry of the highest acceptance, the earlier of equals."""
-        return max(self.history, key=lambda entry: entry["acceptance"], default=None)
+        """The entry of the highest acceptance whose checkpoint is not lost, the earlier of equals."""
+        kept = (entry for entry in self.history if not entry.get("lost"))
+        return max(kept, key=lambda entry: entry["acceptance"], default=None)
 
     @property
     def stale(self) -> int:

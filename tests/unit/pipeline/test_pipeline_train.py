@@ -119,6 +119,40 @@ def test_a_training_whose_best_is_damaged_is_not_over(attempt: Path) -> None:
     assert train.begin(BOUND, 3) == "step-00000030"
 
 
+def test_in_the_place_of_a_damaged_best_the_best_of_the_whole_ones_counts_from_then_on(attempt: Path) -> None:
+    trained(1.5, 2.5, 2.0, finished="All 3 epochs are done.")
+    (products.checkpoints() / "best" / "model.safetensors").write_bytes(b"")
+    train.begin(BOUND, 3)
+    assert checkpoints.best(products.checkpoints()).name == "step-00000030"
+    told = notes(attempt)[0]
+    assert "step-00000020 is cut short (model.safetensors has 0 of 7 bytes)" in told
+    assert "step-00000030 is the best that is whole: simulated acceptance 2.000 in place of 2.500." in told
+    found = record.read(products.checkpoints())
+    assert found and found.best and found.best["epoch"] == 3 and found.stale == 0
+
+
+def test_the_best_is_lost_when_none_of_those_that_were_judged_is_whole(attempt: Path) -> None:
+    trained(1.5, 2.5)
+    checkpoints.publish(products.checkpoints(), 25, fill)  # inside the third epoch
+    for step in ("step-00000010", "step-00000020"):
+        (products.checkpoints() / step / "model.safetensors").write_bytes(b"")
+    assert train.begin(BOUND, 3) == "step-00000025"
+    found = record.read(products.checkpoints())
+    assert found and len(found.history) == 2 and found.best is None and found.stale == 0
+    assert "no other that was judged is whole; the epochs to come decide" in notes(attempt)[0]
+
+
+def test_a_kill_between_the_record_and_the_link_leaves_no_older_best(attempt: Path) -> None:
+    trained(1.5, 2.5, 2.0)
+    checkpoints.mark_best(products.checkpoints(), "step-00000010")
+    train.begin(BOUND, 3)
+    assert checkpoints.best(products.checkpoints()).name == "step-00000020"
+    (products.checkpoints() / "best").unlink()
+    train.begin(BOUND, 3)
+    assert checkpoints.best(products.checkpoints()).name == "step-00000020"
+    assert all(text.startswith("Going on") for text in notes(attempt))
+
+
 def test_the_best_is_the_one_of_the_highest_acceptance_and_not_of_the_lowest_loss() -> None:
     made = Record("d", "t", "v", "r", history=[entry(1, 2.0), {**entry(2, 1.9), "loss": 0.1}, entry(3, 2.0)])
     assert made.best == entry(1, 2.0)
