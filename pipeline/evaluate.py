@@ -63,6 +63,7 @@ def main() -> None:
     if done and done.get("bound") == bound and done.get("passed"):
         note(f"{products.evaluation()} is of this draft model and these prompts; nothing to measure.")
         _metrics(done)
+        _judge_length(wanted, done)
         return
     activate_driver()
     progress("loading the target", 0, None)
@@ -77,7 +78,6 @@ def main() -> None:
     result = {
         "bound": bound,
         "data": data,
-        "passed": all(report.passed for report in reports),
         "draft": str(folder),
         "draft_sha256": files.sha256(folder / "model.safetensors"),
         "versions": loadcheck.versions(),
@@ -89,13 +89,7 @@ def main() -> None:
         "speed": None if found[0].alone_seconds is not None else NO_SPEED.format(_why_no_speed(wanted)),
         "reports": [asdict(report) for report in reports],
     }
-    causes = _alarm(wanted, samples, about, folder, simulation, result, found)
-    result["alarm"] = [asdict(report) for report in causes]
-    files.write_whole(products.evaluation(), json.dumps(result, indent=1).encode())
-    artifact(products.evaluation())
-    _metrics(result)
-    _tell(result)
-    _judge(wanted, reports, causes, result)
+    _conclude(wanted, result, reports, _alarm(wanted, samples, about, folder, simulation, result, found))
 
 
 def read(path: Path) -> dict[str, Any] | None:
@@ -273,6 +267,20 @@ def _alarm(
     return alarm.examine(case)
 
 
+def _conclude(
+    wanted: Settings, result: dict[str, Any], reports: Sequence[GateReport], causes: Sequence[GateReport]
+) -> None:
+    """Writes and tells what was found. Raises StageError when a gate did not pass, the alarm named a cause, or too
+    little is accepted: what is written says so too, that neither a relaunch nor `export` goes by it."""
+    result["alarm"] = [asdict(report) for report in causes]
+    result["passed"] = all(report.passed for report in (*reports, *causes))
+    files.write_whole(products.evaluation(), json.dumps(result, indent=1).encode())
+    artifact(products.evaluation())
+    _metrics(result)
+    _tell(result)
+    _judge(wanted, reports, causes, result)
+
+
 def _metrics(result: dict[str, Any]) -> None:
     for one in result["sets"]:
         for kind in ("simulated", "served", "untrained"):
@@ -309,6 +317,11 @@ def _judge(
         raise StageError(f"{failed.sentence}{told} All figures are in {products.evaluation()}.")
     if named:
         raise StageError(f"Too little is accepted.{told} All figures are in {products.evaluation()}.")
+    _judge_length(wanted, result)
+
+
+def _judge_length(wanted: Settings, result: dict[str, Any]) -> None:
+    """Raises StageError when less is accepted than stage.evaluate.min_acceptance asks for."""
     held_out = next((one for one in result["sets"] if one["name"] == prompts.HELD_OUT), result["sets"][0])
     length = held_out["served"]["acceptance_length"]
     if length < wanted.evaluate.min_acceptance:

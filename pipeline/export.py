@@ -77,7 +77,10 @@ def _measured(best: Path) -> dict[str, Any]:
     if found.get("draft_sha256") != files.sha256(best / WEIGHTS):
         raise StageError(f"{path} is of another draft model than {best}; run the stage evaluate again.")
     if not found.get("passed"):
-        raise StageError(f"{path} says that a gate did not pass; do what it says, and run the stage evaluate again.")
+        raise StageError(
+            f"{path} says that a gate did not pass, or names a cause of too little acceptance; do what it says, and "
+            "run the stage evaluate again."
+        )
     return found
 
 

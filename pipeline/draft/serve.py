@@ -7,6 +7,7 @@ rounds are read off what they say in each step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -54,6 +55,7 @@ class Plain:
             enforce_eager=not torch.cuda.is_available(),
             enable_prefix_caching=False,
             disable_log_stats=False,  # they are the counters
+            **_beside_this_process(),
             **more,
         )
 
@@ -158,6 +160,25 @@ class Engine(Plain):
             int(values.get("accepted_tokens") or 0),
             tuple(int(count) for count in places),
         )
+
+
+def memory_share(usual: float, held: int, total: int) -> float:
+    """The share of a GPU of `total` bytes that an engine may take beside a process that holds `held` of them."""
+    return math.floor(1000 * (usual - held / total)) / 1000
+
+
+def _beside_this_process() -> dict[str, float]:
+    """vLLM wants its usual share of the whole GPU to be free when it starts, and what answers are simulated with is
+    on that GPU meanwhile."""
+    import torch
+    from vllm.engine.arg_utils import EngineArgs
+
+    torch.cuda.empty_cache()  # neither of the two makes anything ready that was not
+    held = torch.cuda.memory_reserved()
+    if not held:
+        return {}
+    total = torch.cuda.get_device_properties(0).total_memory
+    return {"gpu_memory_utilization": memory_share(EngineArgs.gpu_memory_utilization, held, total)}
 
 
 def _greedy(max_tokens: int, ends: Collection[int]) -> Any:

@@ -104,6 +104,10 @@ def test_served_equals_simulated_to_the_last_accepted_token_on_every_set(trained
     assert "nothing to measure" in notes(again)
     figures = {event["name"]: event["value"] for event in again.events("metric")}
     assert figures["acceptance/trained/served"] == learnt
+    more = {"evaluate": {**SETTINGS["stage"]["evaluate"], "min_acceptance": 4.0}}
+    asked = Run(trained.folder, {**SETTINGS, "stage": {**SETTINGS["stage"], **more}})
+    for _ in range(2):
+        assert "stage.evaluate.min_acceptance asks for 4" in refusal(asked, "evaluate")
 
 
 def test_each_cause_of_the_alarm_is_named(trained: Run) -> None:

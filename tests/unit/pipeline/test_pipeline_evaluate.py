@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from pipeline import evaluate, loadcheck, settings
-from pipeline.draft import serve
+from pipeline import evaluate, export, files, loadcheck, products, settings
+from pipeline.draft import alarm, serve
 from pipeline.draft.acceptance import Answer
 from pipeline.draft.measure import Task
 from pipeline.draft.prompts import PromptSet
+from pipeline.gates.report import GateReport, failed, passed
+from pipeline.report import StageError
 
 SAID = Answer((5, 6, 7), (2,))
 
@@ -52,3 +54,59 @@ def test_without_a_wish_for_speed_the_target_is_not_served_alone(asked: Task, tm
     evaluate._serve(wanted, tmp_path, tmp_path, asked, [found])
     assert found.served == [SAID, SAID]
     assert evaluate._why_no_speed(wanted) != "the target alone could not be served"
+
+
+def test_an_engine_leaves_a_target_on_the_same_gpu_what_it_holds() -> None:
+    eight_billion, gpu = 16 << 30, 80 << 30
+    share = serve.memory_share(0.92, eight_billion, gpu)
+    assert share == 0.72
+    assert share * gpu <= gpu - eight_billion - 0.08 * gpu + 1  # what vLLM leaves free of a whole GPU stays free
+    assert serve.memory_share(0.9, 4 << 20, gpu) == 0.899
+
+
+FIGURES = {"acceptance_length": 2.5, "rounds": 2, "accepted": 3, "per_position": [2, 1, 0]}
+SET = {"name": "held-out", "prompts": 2, "served": FIGURES, "simulated": None, "untrained": None, "agree": None}
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """An evaluation's result before it is judged, of a draft model that is there."""
+    monkeypatch.setenv("EYAS_RUN", str(tmp_path))
+    monkeypatch.setenv("EYAS_ATTEMPT", str(tmp_path))
+    best = products.checkpoints() / "best"
+    best.mkdir(parents=True)
+    (best / export.WEIGHTS).write_bytes(b"weights")
+    return {"draft_sha256": files.sha256(best / export.WEIGHTS), "sets": [SET], "speed": "not measured."}
+
+
+GOOD = passed("lossless", "The engine's answers are the target's own.")
+CAUSE = failed(alarm.GATE, alarm.TOKENIZER, "The tokenizer is another.")
+
+
+@pytest.mark.parametrize(
+    ("reports", "causes", "told"),
+    [
+        ([failed("lossless", "other tokens", "Other tokens.")], [], "Other tokens."),
+        ([GOOD], [CAUSE], "Too little is accepted. The cause found: wrong tokenizer."),
+    ],
+)
+def test_what_a_gate_or_the_alarm_refused_is_measured_again_and_not_exported(
+    measured: dict[str, Any], reports: list[GateReport], causes: list[GateReport], told: str
+) -> None:
+    with pytest.raises(StageError, match=told):
+        evaluate._conclude(settings.parse({}), measured, reports, causes)
+    found = evaluate.read(products.evaluation())
+    assert found is not None and found["passed"] is False
+    with pytest.raises(StageError, match="a gate did not pass, or names a cause"):
+        export._measured(products.checkpoints() / "best")
+
+
+def test_too_little_is_refused_each_time_and_without_measuring_again(measured: dict[str, Any]) -> None:
+    asked = settings.parse({"stage": {"evaluate": {"min_acceptance": 3.0}}})
+    with pytest.raises(StageError, match=r"held-out is 2\.5, and stage\.evaluate\.min_acceptance asks for 3"):
+        evaluate._conclude(asked, measured, [GOOD], [])
+    found = evaluate.read(products.evaluation())
+    assert found is not None and found["passed"] is True
+    with pytest.raises(StageError, match="asks for 3"):
+        evaluate._judge_length(asked, found)
+    evaluate._judge_length(settings.parse({}), found)
