@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import tarfile
 import zlib
 from collections.abc import Mapping
@@ -16,10 +17,12 @@ from typing import Any
 
 from console.errors import UserError
 from console.figures import Figures
+from remote.protocol import plain_name
 
 VERSION = 1
 INDEX = "bundle.json"
 CONFIGURATION = "eyas.toml"
+PROMPTS = "prompts/"
 SIZE_MAX = 1 << 30
 """Bytes of all members, unpacked."""
 
@@ -43,6 +46,11 @@ class Archive:
     @property
     def figures(self) -> Figures:
         return dict(self.about.get("figures") or {})
+
+    def prompts(self, name: str) -> str | None:
+        """Name of the file in here of a set of prompts; None when it was left out."""
+        folder = f"{PROMPTS}{plain_name(name)}/"
+        return next((path for path in self.files if path.startswith(folder)), None)
 
     @property
     def conversations(self) -> str | None:
@@ -91,7 +99,24 @@ def read(file: Path) -> Archive:
         data = files.get(path)
         if data is None or digests.get(path) != hashlib.sha256(data).hexdigest():
             raise UserError(f"{file} is damaged: {path} is not what {INDEX} says.", "Fetch the bundle again.")
+    if wrong := _unsound(about):
+        raise UserError(f"{file} is no bundle of a run: {wrong} in its {INDEX} is unsound.", "Make a new bundle.")
     return Archive(about, files)
+
+
+def _unsound(about: Mapping[str, Any]) -> str:
+    """The first part that is not of its kind; "" when all are. A run's name leads to a folder on this machine."""
+    settings, figures = about.get("settings") or {}, about.get("figures") or {}
+    stages = settings.get("stage") or {} if isinstance(settings, dict) else None
+    evaluate = stages.get("evaluate") or {} if isinstance(stages, dict) else None
+    prompts = evaluate.get("prompts") or {} if isinstance(evaluate, dict) else None
+    sound = {
+        "run": re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}", str(about.get("run"))),
+        "settings": isinstance(prompts, dict) and isinstance(settings.get("run") or {}, dict),
+        "switches": isinstance(about.get("switches") or {}, dict),
+        "figures": isinstance(figures, dict) and all(isinstance(v, str | int | float) for v in figures.values()),
+    }
+    return next((name for name, good in sound.items() if not good), "")
 
 
 def _members(file: Path) -> dict[str, bytes]:

@@ -94,8 +94,8 @@ def repeat_run(
     given = archive.read(file)
     opened = repeat.project_for(given, project, host)
     with headless.connected(opened) as connection:
-        conversations = repeat.hand_in(connection.request, given)
-        started = connection.start(repeat.start_params(given, opened, conversations, target))
+        places = repeat.hand_in(connection.request, given)
+        started = connection.start(repeat.start_params(given, opened, places, target))
         view = headless.follow_told(connection, started, detach)
         if view is None:
             remedy = f"follow it with `eyas status`, then `eyas bundle {started} --against {file}`."

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import tomlkit
 
-from console.archive import CONFIGURATION, Archive
+from console.archive import CONFIGURATION, PROMPTS, Archive
 from console.errors import UserError
 from console.figures import compare, verdict
 from console.project import FILE, Project, open_project, workstation_state
@@ -32,7 +33,11 @@ def project_for(archive: Archive, folder: Path | None, host: str | None) -> Proj
 
 
 def _make_project(archive: Archive) -> Path:
-    document = tomlkit.parse(archive.files[CONFIGURATION].decode("utf-8"))
+    try:
+        document = tomlkit.parse(archive.files[CONFIGURATION].decode("utf-8"))
+    except (KeyError, ValueError) as error:
+        why = f"The bundle's {CONFIGURATION} cannot be read: {error}."
+        raise UserError(why, "Fetch the bundle again, or repeat it in a project of your own.") from None
     document["host"] = {"here": {"embedded": True}}
     folder = workstation_state() / "bundles" / archive.run
     folder.mkdir(parents=True, exist_ok=True)
@@ -40,18 +45,18 @@ def _make_project(archive: Archive) -> Path:
     return folder
 
 
-def start_params(archive: Archive, project: Project, conversations: str | None, target: str | None) -> dict[str, Any]:
+def start_params(archive: Archive, project: Project, places: Mapping[str, str], target: str | None) -> dict[str, Any]:
     """Parameters of START: the archive's settings and switches, the environments and secrets of this project.
 
-    `conversations`: where they lie on this host; None leaves what the archive says. Raises UserError when a setting of
-    the archive was taken out as a secret.
+    `places` is what `hand_in` gave; a set of prompts that the archive does not hold stays where its run had it. Raises
+    UserError when the archive lacks the conversations, or a setting of it was taken out as a secret.
     """
     settings = archive.settings
     _require_whole(settings, "")
     run = dict(settings.get("run") or {})
     source = str(run.get("conversations", ""))
-    if conversations:
-        run["conversations"] = conversations
+    if place := places.get(archive.conversations or ""):
+        run["conversations"] = place
     elif source.startswith("/"):
         raise UserError(
             f"The bundle does not hold the conversations of its run, {PurePosixPath(source).name}.",
@@ -63,9 +68,19 @@ def start_params(archive: Archive, project: Project, conversations: str | None, 
     environment = own["settings"].get("environment") or {}
     return {
         **own,
-        "settings": {"run": run, "stage": settings.get("stage") or {}, "environment": environment},
+        "settings": {"run": run, "stage": _stages(archive, places), "environment": environment},
         "switches": archive.about.get("switches") or own["switches"],
     }
+
+
+def _stages(archive: Archive, places: Mapping[str, str]) -> dict[str, Any]:
+    """The archive's settings of stages, the sets of prompts that it holds where they lie on this host."""
+    stages = dict(archive.settings.get("stage") or {})
+    evaluate = stages.get("evaluate") or {}
+    if evaluate.get("prompts"):
+        own = {name: places.get(archive.prompts(name) or "", path) for name, path in evaluate["prompts"].items()}
+        stages["evaluate"] = {**evaluate, "prompts": own}
+    return stages
 
 
 def _require_whole(value: Any, place: str) -> None:
@@ -79,12 +94,13 @@ def _require_whole(value: Any, place: str) -> None:
         )
 
 
-def hand_in(request: Request, archive: Archive) -> str | None:
-    """Put the archive's conversations on the host. Returns their place there; None when the archive has none."""
-    name = archive.conversations
-    if name is None:
-        return None
-    return put(request, archive.files[name], PurePosixPath(name).suffix, name)
+def hand_in(request: Request, archive: Archive) -> dict[str, str]:
+    """Put the archive's conversations and sets of prompts on the host. Returns name in the archive -> place there."""
+    return {
+        name: put(request, archive.files[name], PurePosixPath(name).suffix, name)
+        for name in archive.files
+        if name == archive.conversations or name.startswith(PROMPTS)
+    }
 
 
 def report_json(archive: Archive, run: str, found: dict[str, Any]) -> dict[str, Any]:

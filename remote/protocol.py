@@ -43,7 +43,9 @@ ROW = "row"  # run, index -> {"sample": {index, place, tokens, trained, runs: [{
 METRICS = (
     "metrics"  # run, have: {CurveView.key: [stride, points, reports]} -> {"curves": [CurveView], "more": ask again}
 )
-CARRIED = "carried"  # run -> {"files": [{path, size}], "left_out": [{path, size, why}], "found": {env: [distribution]}}
+# run -> {"files": [{path, size}], "left_out": [{path, size, why}], "found": {env: [distribution]}}
+# The operator's own files are called conversations/FILE and prompts/NAME/FILE, their names as `plain_name` has them.
+CARRIED = "carried"
 FETCH = "fetch"  # run, path of CARRIED, offset -> {"data" (base64, at most 256 KiB), "size", "id"}
 UPLOAD = "upload"  # digest (sha256), suffix, size, offset, data (base64) -> {"path": None until whole, "have": bytes}
 SWEEP = "sweep"  # base (run), axes, project, request_id, switches, secrets -> {"sweep": id, "runs": [id]}
@@ -86,6 +88,11 @@ class RemoteError(Exception):
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> RemoteError:
         return cls(str(data.get("kind", "internal")), str(data.get("message", "")), str(data.get("remedy", "")))
+
+
+def plain_name(name: object) -> str:
+    """A name that is one part of a path and nothing more, as files of CARRIED have it."""
+    return "".join(c if c.isalnum() or c in "._-" else "-" for c in str(name)).lstrip(".")[:100] or "unnamed"
 
 
 def encode(frame: Mapping[str, Any]) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 
 from remote.agent import files
 from remote.agent.layout import Run
-from remote.protocol import RemoteError
+from remote.protocol import RemoteError, plain_name
 
 PIECE = 256 << 10
 """Bytes in one answer."""
@@ -89,11 +89,11 @@ class Carried:
         settings = settings if isinstance(settings, Mapping) else {}
         source = _table(settings, "run").get("conversations")
         if isinstance(source, str) and os.path.isabs(source):
-            yield f"conversations/{_plain(os.path.basename(source))}", source
+            yield f"conversations/{plain_name(os.path.basename(source))}", source
         prompts = _table(_table(_table(settings, "stage"), "evaluate"), "prompts")
         for name, path in prompts.items():
             if isinstance(path, str) and os.path.isabs(path):
-                yield f"prompts/{_plain(name)}/{_plain(os.path.basename(path))}", path
+                yield f"prompts/{plain_name(name)}/{plain_name(os.path.basename(path))}", path
 
     def _pinned(self) -> Iterator[tuple[str, str]]:
         """The pinned lists of the code that the run used."""
@@ -142,8 +142,3 @@ def _size(path: str) -> int | None:
 def _table(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = data.get(key)
     return value if isinstance(value, Mapping) else {}
-
-
-def _plain(name: object) -> str:
-    """A name that is one part of a path and nothing more."""
-    return "".join(c if c.isalnum() or c in "._-" else "-" for c in str(name)).lstrip(".")[:100] or "unnamed"

@@ -55,7 +55,7 @@ class Host:
     files: dict[str, bytes] = field(default_factory=run_files)
     piece: int = 1000
     asked: list[tuple[str, Any]] = field(default_factory=list)
-    stored: bytearray = field(default_factory=bytearray)
+    stored: dict[str, bytearray] = field(default_factory=dict)
     generation: int = 0
 
     def request(self, op: str, **given: Any) -> dict[str, Any]:
@@ -64,9 +64,11 @@ class Host:
             listed = [{"path": path, "size": len(data)} for path, data in self.files.items()]
             return {"files": listed, "left_out": [], "found": {"current-1": ["torch-2.13.0"]}}
         if op == "upload":
-            if given["offset"] == len(self.stored):
-                self.stored += base64.b64decode(given["data"])
-            return {"path": "/up/x.jsonl" if len(self.stored) == given["size"] else None, "have": len(self.stored)}
+            stored = self.stored.setdefault(given["digest"], bytearray())
+            if given["offset"] == len(stored):
+                stored += base64.b64decode(given["data"])
+            place = f"/up/{list(self.stored).index(given['digest'])}.jsonl"
+            return {"path": place if len(stored) == given["size"] else None, "have": len(stored)}
         data = self.files[given["path"]]
         part = data[given["offset"] : given["offset"] + self.piece]
         return {"data": base64.b64encode(part).decode(), "size": len(data), "id": f"1:{self.generation}"}
@@ -160,7 +162,7 @@ def test_conversations_with_a_secret_stay_behind_with_the_samples_made_of_them(t
     assert "products/dataset/dataset.jsonl" in left_out
     assert "not inside" in read.about["conversations"]
     with pytest.raises(UserError, match="does not hold the conversations"):
-        repeat.start_params(read, project(), None, None)
+        repeat.start_params(read, project(), {}, None)
 
 
 def tampered(change: str) -> bytes:
@@ -212,11 +214,13 @@ def project(**environment: Any) -> Any:
 def test_a_run_is_started_with_the_archive_s_settings_and_this_host_s_environments(tmp_path: Path) -> None:
     read = opened(tmp_path, made(Host()))
     host = Host()
-    place = repeat.hand_in(host.request, read)
-    assert bytes(host.stored) == read.files["conversations/chat.jsonl"]
-    params = repeat.start_params(read, project(current={"python": "/p"}), place, "/models/x")
+    places = repeat.hand_in(host.request, read)
+    assert places == {"conversations/chat.jsonl": "/up/0.jsonl"}
+    (stored,) = host.stored.values()
+    assert bytes(stored) == read.files["conversations/chat.jsonl"]
+    params = repeat.start_params(read, project(current={"python": "/p"}), places, "/models/x")
     assert params["settings"] == {
-        "run": {"target": "/models/x", "conversations": "/up/x.jsonl"},
+        "run": {"target": "/models/x", "conversations": "/up/0.jsonl"},
         "stage": {"train": {"lr": 0.001}},
         "environment": {"current": {"python": "/p"}},
     }
@@ -224,12 +228,58 @@ def test_a_run_is_started_with_the_archive_s_settings_and_this_host_s_environmen
     assert (params["project"], params["secrets"]) == ("mine", {"A": "b"})
 
 
+def test_the_sets_of_prompts_inside_are_handed_in_as_well(tmp_path: Path) -> None:
+    asked = json.loads(json.dumps(RUN_JSON))
+    own = {"my set": "/data/mine.jsonl", "left behind": "/data/other.jsonl"}
+    asked["settings"]["stage"]["evaluate"] = {"set_size": 4, "prompts": own}
+    files = run_files(**{"run.json": json.dumps(asked).encode(), "prompts__my-set__mine.jsonl": b'{"messages": []}\n'})
+    read = opened(tmp_path, made(Host(files)))
+    places = repeat.hand_in(Host().request, read)
+    assert places == {"conversations/chat.jsonl": "/up/0.jsonl", "prompts/my-set/mine.jsonl": "/up/1.jsonl"}
+    params = repeat.start_params(read, project(), places, None)
+    assert params["settings"]["stage"]["evaluate"] == {
+        "set_size": 4,
+        "prompts": {"my set": "/up/1.jsonl", "left behind": "/data/other.jsonl"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("about", "part"),
+    [
+        ({"run": "/home/me/project"}, "run"),
+        ({"run": "../../project"}, "run"),
+        ({"run": ""}, "run"),
+        ({"run": "r", "settings": "tiny"}, "settings"),
+        ({"run": "r", "settings": {"run": [], "stage": {"evaluate": 3}}}, "settings"),
+        ({"run": "r", "switches": ["all"]}, "switches"),
+        ({"run": "r", "figures": {"loss": [1.0]}}, "figures"),
+    ],
+)
+def test_an_archive_that_leads_elsewhere_or_is_of_another_make_is_refused(
+    tmp_path: Path, about: dict[str, Any], part: str
+) -> None:
+    data = archive.pack({"embedded": True, **about}, {archive.CONFIGURATION: b"[run]\n"})
+    with pytest.raises(UserError, match=f"no bundle of a run: {part} in its bundle.json"):
+        opened(tmp_path, data)
+
+
+@pytest.mark.parametrize("files", [{}, {archive.CONFIGURATION: b"[run\n"}, {archive.CONFIGURATION: b"\xff"}])
+def test_a_project_is_made_of_no_settings_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    read = opened(tmp_path, archive.pack({"run": "r", "embedded": True}, files))
+    with pytest.raises(UserError, match=r"The bundle's eyas\.toml cannot be read"):
+        repeat.project_for(read, None, None)
+
+
 def test_a_setting_that_was_a_secret_is_asked_for(tmp_path: Path) -> None:
     asked = json.loads(json.dumps(RUN_JSON))
     asked["settings"]["stage"]["train"]["env"] = {"HF_TOKEN": "hf_" + "aB3" * 11}
     read = opened(tmp_path, made(Host(run_files(**{"run.json": json.dumps(asked).encode()}))))
     with pytest.raises(UserError, match=r"stage\.train\.env\.HF_TOKEN"):
-        repeat.start_params(read, project(), "/up/x.jsonl", None)
+        repeat.start_params(read, project(), {"conversations/chat.jsonl": "/up/x.jsonl"}, None)
 
 
 def test_figures_are_those_of_the_last_attempt_and_not_of_the_pace() -> None:
