@@ -118,10 +118,8 @@ class Browser:
     def cancel(self) -> bool:
         """Forget what is being looked up. False when nothing is."""
         with self._wake:
-            had, self._wish, self._extension = self._wish is not None, None, None
-        if had:
-            self._change(lambda s: replace(s, looking=""))
-        return had
+            self._extension = None
+            return self._end(self._wish)
 
     def _key(self) -> LogKey:
         return self._snapshot().log.key or LogKey("", "", 0)
@@ -132,6 +130,15 @@ class Browser:
             self._change(lambda s: replace(s, looking=f"{words} …"))
             self._wake.notify()
 
+    def _end(self, wish: Wish | None) -> bool:
+        """Nothing is looked up any more; False when that wish was not wanted any more: a newer one's words stay."""
+        with self._wake:
+            if wish is None or self._wish is not wish:
+                return False
+            self._wish = None
+            self._change(lambda s: replace(s, looking=""))
+            return True
+
     # On the browsing thread ------------------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -141,14 +148,16 @@ class Browser:
                     self._wake.wait()
                 if self._closed:
                     return
-                wish = self._wish
-                extension, self._extension = self._extension, None
+                wish, extension = self._wish, self._extension
             if extension is not None:
                 if self._trouble(partial(self._extend, extension)) is not None:
                     self._failed = extension
+                with self._wake:
+                    if self._extension == extension:  # wished for again meanwhile: this was it
+                        self._extension = None
             elif wish is not None:
                 trouble = self._trouble(partial(self._step, wish))
-                if trouble is not None and self._wish is wish and self.cancel() and trouble:
+                if trouble is not None and self._end(wish) and trouble:
                     self._tell(trouble, "warning")
             elif self._trouble(self._count) is not None:
                 shown = self._snapshot()
@@ -172,10 +181,7 @@ class Browser:
         try:
             next(wish)
         except StopIteration:
-            with self._wake:
-                if self._wish is wish:
-                    self._wish = None
-                    self._change(lambda s: replace(s, looking=""))
+            self._end(wish)
 
     def _ask(self, op: str, key: LogKey, **params: Any) -> Mapping[str, Any]:
         return self._request(op, run=key.run, stage=key.stage, attempt=key.attempt, **params)

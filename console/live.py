@@ -64,7 +64,8 @@ class Live:
         self._publish = publish
         self._tell = tell
         self._wanted_run = run
-        self._start_at_once = start
+        self._first_request = uuid.uuid4().hex if start else ""
+        """Starts a run at once, and the same one however often it is asked for."""
         self._clock = clock
         self._session: SessionLike | None = None
         self._lock = threading.Lock()
@@ -89,7 +90,7 @@ class Live:
             lambda op, **params: self._host.request(op, **params), lambda: self._snapshot, self._change
         )
         self.sweep = SweepFollower(
-            lambda op, **params: self._host.request(op, **params), project.name, self._change, time.monotonic
+            lambda op, **params: self._host.request(op, **params), project.name, self._change, clock
         )
         self.browser = Browser(
             lambda op, **params: self._host.request(op, **params),
@@ -233,10 +234,12 @@ class Live:
             session.start()
 
     def _attach(self) -> None:
+        if self._attached:  # the link was lost and there again while the runs were told
+            return
         self._host.telemetry(True, store.TELEMETRY_PERIOD)
         self.refresh_patches()
-        if self._start_at_once:
-            self._start_run()
+        if self._first_request:
+            self._start_run(self._first_request)
             self._attached = True
             return
         if self._wanted_run is not None:
@@ -260,9 +263,9 @@ class Live:
     def _params(self) -> dict[str, Any]:
         return with_conversations(self._host.request, self._project.start_params(), self._project.folder)
 
-    def _start_run(self) -> None:
+    def _start_run(self, request_id: str = "") -> None:
         params = self._params()
-        answer = self._host.request(protocol.START, request_id=uuid.uuid4().hex, **params)
+        answer = self._host.request(protocol.START, request_id=request_id or uuid.uuid4().hex, **params)
         self._show_run(str(answer["run"]))
 
     def _relaunch(self, stage: str) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from console_fakes import FakeProject, FakeSession, running_run, sample
-from console_pilot import failed, session, until
+from console_pilot import failed, session, settle, until
 from console_sweep import SweepSession
 from console_training import TrainingSession
+from steady_pilot import SteadyPilot
 from textual.pilot import Pilot
 
 from console.app import EyasApp
@@ -42,11 +43,12 @@ def settled(*keys: str, ready: Callable[[Snapshot], object]) -> Callable[[Pilot[
         app = pilot.app
         assert isinstance(app, EyasApp)
         await until(pilot, lambda: ready(app.snapshot) and not app.snapshot.pending, "the Snapshot")
+        steady = SteadyPilot(app)
         for key in keys:
-            await pilot.press(key)
+            await steady.press(key)
             if key == "m":
                 await until(pilot, lambda: app.snapshot.curves_of, "the curves")
-        await pilot.pause(0.3)
+        await settle(app, steady)
 
     return run_before
 
@@ -105,7 +107,7 @@ def test_the_points_of_a_sweep(snap_compare: Any) -> None:
         app = pilot.app
         assert isinstance(app, EyasApp)
         await until(pilot, lambda: app.snapshot.sweep, "the sweep")
-        await pilot.pause(0.3)
+        await settle(app, SteadyPilot(app))
 
     assert snap_compare(still_app(SweepSession().factory), terminal_size=(80, 24), run_before=run_before)
 

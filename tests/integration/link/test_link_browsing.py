@@ -15,6 +15,7 @@ import pytest
 from faults.fake_host import FakeHost
 from link_proxy import LinkProxy
 from sshd import OpenSSHServer
+from steady_pilot import SteadyPilot
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -103,8 +104,8 @@ async def reading(server: OpenSSHServer, host: FakeHost) -> AsyncIterator[Reader
             return HostSession(profile, asker, on_link, on_push)
 
         app = EyasApp(project, factory)
-        async with app.run_test(size=(200, 60)) as pilot:
-            yield Reader(app, pilot, proxy)
+        async with app.run_test(size=(200, 60)):
+            yield Reader(app, SteadyPilot(app), proxy)
 
 
 async def test_reading_all_over_a_large_log_moves_little_of_it(

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from console_fakes import FAILED_LOG, LOG, PATCHES, FakeProject, FakeSession, failed_run, running_run, sample
+from steady_pilot import SteadyPilot
 from textual.pilot import Pilot
 
 from console.app import EyasApp
@@ -48,13 +49,26 @@ async def until(pilot: Pilot[None], condition: Callable[[], object], what: str) 
         await pilot.pause(0.02)
 
 
+async def settle(app: EyasApp, pilot: Pilot[None]) -> None:
+    """Until nothing is being looked up any more and all of it is drawn."""
+    browser = app.live.browser
+
+    def settled() -> bool:
+        wanted = app.live.snapshot.looking or browser._extension or browser._counting
+        return not wanted and app.snapshot is app.live.snapshot
+
+    await until(pilot, settled, "an answer that is drawn")
+    await pilot.pause()
+
+
 @asynccontextmanager
 async def opened(
     host: FakeSession, size: tuple[int, int] = (80, 24), project: FakeProject | None = None, **options: object
 ) -> AsyncIterator[tuple[EyasApp, Pilot[None]]]:
     """The app on a fake host, once it has shown the run (or that there is none), its log and its patches."""
     app = EyasApp(project or FakeProject(), host.factory, clock=lambda: 100.0, **options)  # type: ignore[arg-type]
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=size):
+        pilot = SteadyPilot(app)
 
         def settled() -> bool:
             shown = app.snapshot

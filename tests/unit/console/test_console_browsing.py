@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from console_fakes import TRACE_TEXT, FakeSession, failed_run
-from console_pilot import log_view, opened, screen_text, session, until
-from textual.pilot import Pilot
+from console_pilot import log_view, opened, screen_text, session, settle, until
 from textual.widgets import Input
 
 from console.app import EyasApp
-from console.browsing import ROWS, place_of
+from console.browsing import ROWS, Browser, place_of
 from console.live import FIRST_ROWS
-from console.logwindow import KEEP
+from console.logwindow import KEEP, LogKey, LogWindow
 from console.screens.dialogs import Help, Prompt
+from console.store import Snapshot
 from remote import protocol
 from remote.protocol import RemoteError
 
@@ -53,14 +54,6 @@ class Held(FakeSession):
 def first_row(app: EyasApp) -> str:
     view = log_view(app)
     return view.window.row(view.top).text
-
-
-async def settle(app: EyasApp, pilot: Pilot[None]) -> None:
-    """Until nothing is being looked up any more and all of it is drawn."""
-    browser = app.live.browser
-    await until(pilot, lambda: not (app.live.snapshot.looking or browser._extension), "an answer")
-    await until(pilot, lambda: app.snapshot is app.live.snapshot, "the newest Snapshot")
-    await pilot.pause()
 
 
 def moved(host: FakeSession) -> int:
@@ -272,6 +265,7 @@ async def test_a_refused_page_leaves_what_is_held_and_is_not_asked_for_again_and
         await settle(app, pilot)
         host.refuse[protocol.PAGE] = RemoteError("internal", "the disk is gone", "look at dmesg")
         await pilot.press(*["pageup"] * 8)
+        await settle(app, pilot)
         before = len(host.asked(protocol.PAGE))
         await pilot.pause(2.5)
         assert len(host.asked(protocol.PAGE)) == before
@@ -339,6 +333,35 @@ async def test_help_and_key_line_name_the_keys_of_the_log() -> None:
         assert isinstance(app.screen, Help)
         for words in ("Search the whole log on the host", "Next line that matches", "Jump to a line, a time"):
             assert words in screen_text(app)
+
+
+def test_a_look_up_that_fails_takes_nothing_from_one_that_comes_at_that_moment() -> None:
+    asked, gate, later = threading.Event(), threading.Event(), threading.Thread(target=lambda: browser.go({"line": 2}))
+    snapshot = Snapshot(log=LogWindow(LogKey("run", "extract", 1)))
+
+    def request(op: str, **params: Any) -> dict[str, Any]:
+        if params.get("line") == 2:
+            asked.set()
+            gate.wait(60)
+        raise RemoteError("internal", "the disk is gone")
+
+    def change(to: Callable[[Snapshot], Snapshot]) -> None:
+        nonlocal snapshot
+        if later.ident is None and snapshot.looking and not to(snapshot).looking:
+            later.start()
+            later.join(0.5)  # as far as it comes while the first one's words are taken away
+        snapshot = to(snapshot)
+
+    browser = Browser(request, lambda: snapshot, change, lambda *_: None, lambda _: None)
+    browser.open()
+    browser.go({"line": 1})
+    try:
+        assert asked.wait(60)
+        later.join()
+        assert snapshot.looking == "looking it up …"
+    finally:
+        gate.set()
+        browser.close()
 
 
 def test_what_is_jumped_to() -> None:

@@ -13,7 +13,7 @@ from console_fakes import LOG, PATCHES, RUN, FakeProject, FakeSession, LinkState
 from console.live import Live
 from console.store import Snapshot
 from remote import protocol
-from remote.link.errors import LinkLost
+from remote.link.errors import LinkLost, NoAnswer
 from remote.protocol import RemoteError
 from remote.views import RUNNING, AttemptView
 
@@ -35,9 +35,9 @@ class Screen:
         )
 
     def _take(self, snapshot: Snapshot) -> None:
-        self.shown.append(snapshot)
         if self.draw:
             self.live.consumed()
+        self.shown.append(snapshot)
 
     def until(self, condition: Callable[[Snapshot], object]) -> Snapshot:
         deadline = time.monotonic() + 30
@@ -64,7 +64,7 @@ def open_screen():  # type: ignore[no-untyped-def]
 
 def test_it_attaches_to_the_newest_run_and_opens_the_log_of_the_live_attempt(open_screen) -> None:  # type: ignore[no-untyped-def]
     host = FakeSession(running_run(), PATCHES, LOG)
-    shown = open_screen(host).until(lambda s: s.log.count and s.patches)
+    shown = open_screen(host).until(lambda s: s.log.count and s.patches and not s.pending)
     assert shown.run == running_run()
     (tail,) = host.tails
     assert tail[:4] == ("log-1", RUN, "extract", 1)
@@ -92,6 +92,35 @@ def test_it_starts_a_run_at_once_when_told_to_and_only_once_over_reconnects(open
     assert asked["request_id"]
 
 
+def test_a_link_lost_while_the_run_is_started_starts_no_second_one(open_screen) -> None:  # type: ignore[no-untyped-def]
+    class Flapping(FakeSession):
+        def request(self, op: str, /, **params: object) -> dict[str, object]:
+            answer = super().request(op, **params)
+            if op == protocol.START:
+                self.on_link(LinkState("waiting", "lost", retry_in=1.0))
+                self.on_link(LinkState("connected"))
+            return answer
+
+    host = Flapping(running_run(), PATCHES, LOG)
+    screen = open_screen(host, start=True)
+    screen.until(lambda s: s.run)
+    screen.live.stop()  # in the same lane, behind whatever the reconnect set off
+    screen.until(lambda _: screen.told)
+    assert len(host.asked(protocol.START)) == 1
+
+
+def test_a_start_without_an_answer_is_asked_for_again_as_the_same_run(open_screen) -> None:  # type: ignore[no-untyped-def]
+    host = FakeSession(running_run(), PATCHES, LOG)
+    host.refuse[protocol.START] = NoAnswer("gpu-box has not answered 'start' within 30 s")  # type: ignore[assignment]
+    screen = open_screen(host, start=True)
+    screen.until(lambda s: s.problem and not s.pending)
+    del host.refuse[protocol.START]
+    host.on_link(LinkState("connected"))
+    screen.until(lambda s: s.run)
+    first, again = host.asked(protocol.START)
+    assert first["request_id"] == again["request_id"], "the host may have started it without having said so"
+
+
 def test_the_tail_moves_to_the_attempt_that_became_live(open_screen) -> None:  # type: ignore[no-untyped-def]
     host = FakeSession(failed_run(), PATCHES, LOG)
     screen = open_screen(host)
@@ -101,7 +130,7 @@ def test_the_tail_moves_to_the_attempt_that_became_live(open_screen) -> None:  #
     again = replace(stage, state=RUNNING, attempts=(*stage.attempts, second))
     host.run = replace(host.run, stages=(*host.run.stages[:3], again))  # type: ignore[union-attr,type-var]
     host.push_run()
-    screen.until(lambda s: s.log.key and s.log.key.attempt == 2)
+    screen.until(lambda s: s.log.key and s.log.key.attempt == 2 and not s.pending)
     assert [(stage, attempt) for _, _, stage, attempt, _ in host.tails] == [("extract", 1), ("extract", 2)]
 
 
