@@ -64,8 +64,7 @@ class Live:
         self._publish = publish
         self._tell = tell
         self._wanted_run = run
-        self._first_request = uuid.uuid4().hex if start else ""
-        """Starts a run at once, and the same one however often it is asked for."""
+        self._first_request = uuid.uuid4().hex if start else ""  # starts one run, however often it is sent
         self._clock = clock
         self._session: SessionLike | None = None
         self._lock = threading.Lock()
@@ -75,8 +74,7 @@ class Live:
         self._tail = ""
         """Name of the subscription to the log that is shown."""
         self._opened = 0
-        self._held = False
-        """Whether that subscription is given up for a while."""
+        self._held = False  # whether that subscription is given up for a while
         self._attached = False
         """False again and again until the runs are known: a link lost on the way is no reason to show nothing."""
         self._changed = threading.Event()
@@ -240,14 +238,11 @@ class Live:
         self.refresh_patches()
         if self._first_request:
             self._start_run(self._first_request)
-            self._attached = True
-            return
-        if self._wanted_run is not None:
-            view = self._host.request(protocol.SHOW, run=self._wanted_run)["run"]
+        elif self._wanted_run is not None:
+            self._show_run(str(self._host.request(protocol.SHOW, run=self._wanted_run)["run"]["run"]))
         else:
             runs = self._host.request(protocol.LIST, project=self._project.name)["runs"]
-            view = {"run": default_run([from_wire(RunView, run) for run in runs]).run} if runs else None
-        self._show_run(str(view["run"]) if view else "")
+            self._show_run(default_run([from_wire(RunView, run) for run in runs]).run if runs else "")
         self._attached = True
 
     def _show_run(self, run_id: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,7 @@ Row = Mapping[str, Any]
 
 def write(name: str, text: str) -> Path:
     """Replaces the report `name`."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    path = FOLDER / f"{name}.md"
-    path.write_text(text, encoding="utf-8")
-    return path
+    return _place(FOLDER / f"{name}.md", text)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -29,11 +28,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def add(name: str, rows: Iterable[Row], subject: Callable[[Row], object]) -> None:
-    """Adds rows to `NAME.jsonl`; one takes the place of an older one of the same subject."""
+    """Adds rows to `NAME.jsonl`; one takes the place of an older one of the same subject. Two processes may do so."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    kept = {subject(row): row for row in [*read(name), *rows]}
-    lines = "".join(json.dumps(row) + "\n" for row in kept.values())
-    (FOLDER / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    with (FOLDER / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        kept = {subject(row): row for row in [*read(name), *rows]}
+        _place(FOLDER / f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in kept.values()))
 
 
 def read(name: str) -> list[dict[str, Any]]:
@@ -43,6 +43,14 @@ def read(name: str) -> list[dict[str, Any]]:
     except FileNotFoundError:
         return []
     return [json.loads(line) for line in lines]
+
+
+def _place(path: Path, text: str) -> Path:
+    """Whoever reads meanwhile sees the old file or the new one, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    made.write_text(text, encoding="utf-8")
+    return made.replace(path)
 
 
 def into_readme(marker: str, text: str) -> None:

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from free_port import free_port
+
 from remote.link.hosts import HostProfile
 
 START_SECONDS = 30.0
@@ -26,12 +28,6 @@ def sshd_binary() -> str:
     if found is None:
         raise FileNotFoundError("no sshd here: install openssh-server (apt-get install openssh-server)")
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def make_key(file: Path, kind: str = "ed25519", passphrase: str = "") -> Path:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
 from pathlib import Path
 
 from engine_run import ROOT, Run
+from free_port import free_port
 
 MAX_LENGTH = 128
 
 
 class Server:
     def __init__(self, run: Run, target: Path, folder: Path, max_length: int = MAX_LENGTH) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self.endpoint = f"http://127.0.0.1:{port}/v1"
         self.storage = folder / "storage"
         stage = run.plan["extract"]
