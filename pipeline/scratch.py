@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,18 +23,13 @@ def own(folder: Path) -> Iterator[Path]:
     are removed first; other processes may be at work in theirs."""
     prefix = f".scratch-{socket.gethostname()}-"
     for other in folder.glob(f"{prefix}*"):
-        if not _is_held(other / _LOCK):
-            shutil.rmtree(other, ignore_errors=True)
-    mine = folder / f"{prefix}{os.getpid()}"
-    shutil.rmtree(mine, ignore_errors=True)
-    mine.mkdir()
-    lock = _take(mine / _LOCK)
+        _remove_unless_held(other)
+    mine, lock = _made(folder, f"{prefix}{os.getpid()}-")
     try:
         yield mine
     finally:
         shutil.rmtree(mine, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
+        os.close(lock)
 
 
 @contextmanager
@@ -53,12 +49,28 @@ def claim(folder: Path, what: str) -> Iterator[None]:
         os.close(lock)
 
 
-def _is_held(path: Path) -> bool:
-    lock = _take(path) if path.exists() else None
+def _made(folder: Path, prefix: str) -> tuple[Path, int]:
+    """A new folder and the handle that holds it. Until its lock is taken, another process may take it for a dead one's
+    and remove it: then another."""
+    while True:
+        made = Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
+        try:
+            lock = _take(made / _LOCK)
+        except FileNotFoundError:
+            continue
+        if lock is not None:
+            return made, lock
+
+
+def _remove_unless_held(folder: Path) -> None:
+    """The lock is held meanwhile, so that nobody begins to work in what is being removed."""
+    try:
+        lock = _take(folder / _LOCK)
+    except FileNotFoundError:  # its owner, or another, has removed it
+        return
     if lock is not None:
+        shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
-        return False
-    return path.exists()
 
 
 def _take(path: Path) -> int | None:

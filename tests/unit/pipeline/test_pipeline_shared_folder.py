@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from saved_states import save
@@ -115,6 +116,29 @@ def test_a_scratch_folder_lives_as_long_as_its_process(tmp_path: Path) -> None:
     finally:
         holder.kill()
     assert [path.name for path in tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("moment", ["made", "lock made"])
+def test_a_scratch_folder_that_another_takes_for_a_dead_ones_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Two engines that begin at once: the other comes when this one's folder is there, and its lock is not taken."""
+    take = fcntl.flock if moment == "lock made" else os.open
+    others: list[str] = []
+
+    def late(*given: Any, **named: Any) -> Any:
+        if not others:
+            others.append("come")
+            with scratch.own(tmp_path):
+                pass
+        return take(*given, **named)
+
+    monkeypatch.setattr(*((fcntl, "flock") if moment == "lock made" else (os, "open")), late)
+    with scratch.own(tmp_path) as mine:
+        (mine / "half").write_text("half")
+        with scratch.own(tmp_path):
+            assert (mine / "half").exists()
+    assert others and not list(tmp_path.iterdir())
 
 
 def test_another_hosts_scratch_folder_is_left_alone(tmp_path: Path) -> None:
