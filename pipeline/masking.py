@@ -42,7 +42,7 @@ class Marks:
 def turns(token_ids: Sequence[int], marks: Marks) -> Iterator[range]:
     """Positions of what the assistant says, a range a turn, its end-of-turn token included.
 
-    A turn that a cut left without its end reaches to the last token.
+    A turn that a cut left without its end reaches to the last token. Of an opening that was cut, nothing is said.
     """
     ids, size, place = tuple(token_ids), len(marks.header), 0
     ends = frozenset(marks.ends)
@@ -51,7 +51,8 @@ def turns(token_ids: Sequence[int], marks: Marks) -> Iterator[range]:
             place += 1
             continue
         start = place = place + size
-        start += next((len(o) for o in marks.openings if ids[start : start + len(o)] == o), 0)
+        behind = (ids[start : start + len(o)] for o in marks.openings)  # shorter than the opening where a cut is
+        start += next((len(b) for b, o in zip(behind, marks.openings, strict=True) if b == o[: len(b)]), 0)
         place = next((k + 1 for k in range(start, len(ids)) if ids[k] in ends), len(ids))
         yield range(start, place)
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from pipeline import conversations, dataset, products, settings
+from pipeline import conversations, dataset, masking, products, settings
 from pipeline.chat.load import Chat, chat_of
 from pipeline.conversations import Conversation
 from pipeline.dataset import Sample
@@ -103,7 +103,9 @@ def _sample(conversation: Conversation, wanted: Settings, chat: Chat, tally: Tal
         return None
     if len(ids) > wanted.max_length:
         tally.long += 1
-        ids, mask = ids[: wanted.max_length], mask[: wanted.max_length]
+        ids = ids[: wanted.max_length]
+        # Found again: where the cut went through an opening, its rest is not there to tell it by.
+        mask = masking.mask(ids, chat.marks) if chat.marks else mask[: wanted.max_length]
         if wanted.long == "drop" or not any(mask):
             tally.dropped += 1
             return None

@@ -40,6 +40,14 @@ def test_a_turn_that_a_cut_left_open_is_covered_to_the_last_token() -> None:
     assert said([*HEADER, THINK, ANSWER]) == []
 
 
+def test_of_an_opening_that_a_cut_went_through_nothing_is_said() -> None:
+    marks = Marks.of(HEADER, [END], [[THINK, MIDDLE, ANSWER]])
+    ids = (*HEADER, 60, END, *HEADER, THINK, MIDDLE, ANSWER, 61, END)
+    whole = mask(ids, marks)
+    cuts = range(len(ids) + 1)
+    assert [mask(ids[:cut], marks) for cut in cuts] == [whole[:cut] for cut in cuts]
+
+
 def test_random_rows_are_masked_turn_by_turn() -> None:
     draw = random.Random(7)
     for _ in range(300):
