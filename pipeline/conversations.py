@@ -72,7 +72,8 @@ class _Fault(ValueError):
 def _messages(row: Any) -> tuple[Message, ...]:
     if not isinstance(row, dict):
         raise _Fault(f'is no object but {_shown(row)}; write {{"messages": […]}} for each conversation')
-    key = next((key for key in ("messages", "conversations") if key in row), None)
+    keys = [key for key in ("messages", "conversations") if key in row]
+    key = next((key for key in keys if row[key]), next(iter(keys), None))  # in a table both are there, one of them null
     if key is None:
         raise _Fault(f'has no conversation but {_shown(list(row))}; give its turns as "messages" or "conversations"')
     turns = row[key]
@@ -82,6 +83,7 @@ def _messages(row: Any) -> tuple[Message, ...]:
         raise _Fault(f'has no list of turns as "{key}" but {_shown(turns)}; give one')
     system = row.get("system")
     first = ({"role": "system", "content": system},) if isinstance(system, str) and system else ()
+    _check_characters(first, "its system prompt")
     return (*first, *(_message(turn, number) for number, turn in enumerate(turns, 1)))
 
 
@@ -107,11 +109,16 @@ def _message(turn: Any, number: int) -> Message:
         except ValueError as error:
             raise _Fault(f"has a turn {number} {error}; give each a function with name and arguments") from None
     message |= {key: turn[key] for key in NAMES if isinstance(turn.get(key), str)}
-    try:
-        json.dumps(message, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise _Fault(f"has half a character (a lone surrogate) in turn {number}; write it whole") from None
+    _check_characters(message, f"turn {number}")
     return message
+
+
+def _check_characters(value: Any, place: str) -> None:
+    """A tokenizer takes no text with half a character in it."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise _Fault(f"has half a character (a lone surrogate) in {place}; write it whole") from None
 
 
 def _joined(parts: list[Any], number: int) -> str:
@@ -143,6 +150,7 @@ def _tools(row: Any) -> tuple[Any, ...]:
             raise _Fault("has tools that are no JSON; give a list of them") from None
     if not isinstance(tools, list) or not all(isinstance(tool, dict) and tool_name(tool) for tool in tools):
         raise _Fault(f"has tools that are not understood: {_shown(tools)}; give a list of functions with their names")
+    _check_characters(tools, "its tools")
     return tuple(tools)
 
 

@@ -44,6 +44,11 @@ def test_a_system_prompt_beside_the_turns_and_reasoning_are_kept(tmp_path: Path)
     assert found.messages == ({"role": "system", "content": "be kind"}, TALK[0], {**TALK[1], "reasoning": "why"})
 
 
+def test_a_column_that_a_table_left_empty_does_not_count(tmp_path: Path) -> None:
+    (found,) = read(tmp_path / "chat.jsonl", json.dumps({"messages": None, **SHAREGPT}))
+    assert found.messages == TALK
+
+
 def test_parts_of_text_are_one_text(tmp_path: Path) -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": " b"}]
     row = {"messages": [{"role": "user", "content": parts}, {"role": "assistant", "content": []}]}
@@ -99,6 +104,8 @@ def test_calls_of_tools_and_the_tools_are_kept(tmp_path: Path) -> None:
         ('{"messages": [{"role": "user", "content": "x"}], "tools": "["}', 1, "has tools that are no JSON"),
         ('{"messages": [{"role": "user", "content": "x"}], "tools": [{}]}', 1, "has tools that are not understood"),
         ('{"messages": [{"role": "user", "content": "\\ud800"}]}', 1, "has half a character"),
+        ('{"messages": [{"role": "user", "content": "x"}], "tools": [{"name": "\\ud800"}]}', 1, "half a character"),
+        ('{"messages": [{"role": "user", "content": "x"}], "system": "\\ud800"}', 1, "half a character"),
         ('{"messages": [{"role": "user", "content": ["x"]}]}', 1, 'has a part in turn 1 that is no object but "x"'),
         ('{"messages": [{"role": "user", "content": [{"type": "text"}]}]}', 1, "has a part in turn 1 that is no text"),
         (
