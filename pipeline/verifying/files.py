@@ -16,7 +16,7 @@ from typing import Any
 from pipeline import states
 from pipeline.dataset import Sample
 from pipeline.gates import checksums, finite, origin, rows
-from pipeline.gates.report import GateReport
+from pipeline.gates.report import GateReport, failed
 from pipeline.verifying.gathered import gather
 
 READ = 1 << 20
@@ -78,10 +78,14 @@ def look(
             if entry is not None:
                 found.verdicts[origin.GATE][sample.index] = origin.check(entry, wanted)
             inside = judged.result()
-            if verdict.passed or (verdict.fault == "altered file" and inside):
-                found.largest = max(found.largest, inside.largest if inside else 0.0)
-                for report in inside.reports if inside else ():
-                    found.verdicts[report.gate][sample.index] = report
+            if isinstance(inside, _Inside):
+                if verdict.passed or verdict.fault == "altered file":
+                    found.largest = max(found.largest, inside.largest)
+                    for report in inside.reports:
+                        found.verdicts[report.gate][sample.index] = report
+            elif verdict.passed:
+                told = f"Its {size} bytes are as they were written, and cannot be read as hidden states: {inside}."
+                found.verdicts[rows.GATE][sample.index] = failed(rows.GATE, "unreadable file", told)
             untold += 1
             if untold * words >= len(samples):
                 tell(untold)
@@ -97,7 +101,7 @@ class _Inside:
     largest: float
 
 
-_Pending = tuple[Sample, "Future[tuple[str, int, int]]", "Future[_Inside | None]"]
+_Pending = tuple[Sample, "Future[tuple[str, int, int]]", "Future[_Inside | str]"]
 
 
 def _in_flight(pool: ThreadPoolExecutor, folder: Path, samples: Sequence[Sample], layers: int) -> Iterator[_Pending]:
@@ -125,8 +129,8 @@ def _digest(path: Path) -> tuple[str, int, int]:
     return found.hexdigest(), size, states.whole_size(path)
 
 
-def _inside(path: Path, sample: Sample, layers: int) -> _Inside | None:
-    """What the gates say of the content; None where it cannot be read, which its checksum tells better."""
+def _inside(path: Path, sample: Sample, layers: int) -> _Inside | str:
+    """What the gates say of the content; why it cannot be read, which its checksum mostly tells better."""
     largest = 0.0
     try:
         with states.opened(path) as file:
@@ -139,6 +143,6 @@ def _inside(path: Path, sample: Sample, layers: int) -> _Inside | None:
                         reports.append(numbers)
                         break
                     largest = max(largest, float(block.abs().max()))
-    except Exception:  # whatever a file cut off or written over makes its reader raise
-        return None
+    except Exception as error:  # whatever a file cut off or written over makes its reader raise
+        return f"{type(error).__name__}: {error}"
     return _Inside(tuple(reports), largest)

@@ -43,6 +43,7 @@ _BY_FAULT = {
     "mask shifted": Remedy(PREPARE),
     "mask of another row": Remedy(PREPARE),
     "reasoning erased": Remedy(PREPARE),
+    "unreadable file": Remedy(AGAIN),
     "wrong shape": Remedy(AGAIN),
     "layers missing": Remedy(AGAIN),
     "other tokens": Remedy(AGAIN),

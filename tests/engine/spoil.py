@@ -140,6 +140,15 @@ def layers_missing(p: Products) -> None:
     p.save(INDEX, p.load(INDEX)["hidden_states"][:, :3])
 
 
+def unreadable_file(p: Products) -> None:
+    """A file was written under other names than its readers know."""
+    from safetensors.torch import save
+
+    data = save({"states": p.load(INDEX)["hidden_states"], "token_ids": p.load(INDEX)["token_ids"]})
+    p.path(INDEX).write_bytes(data)
+    p.tell(INDEX, sha256=hashlib.sha256(data).hexdigest())
+
+
 def wrong_shape(p: Products) -> None:
     """One sample was written flat."""
     p.save(INDEX, p.load(INDEX)["hidden_states"].flatten(1))

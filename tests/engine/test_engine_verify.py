@@ -33,6 +33,7 @@ NAMES = {
     "infinite": "NaN",
     "zeros": "zeros",
     "layers_missing": "layers missing",
+    "unreadable_file": "unreadable file",
     "wrong_shape": "wrong shape",
     "mask_shifted": "mask shifted",
     "empty_mask": "empty mask",
