@@ -1,7 +1,8 @@
-"""Whether a chat template wrote the tools and the calls of a conversation, or left them out without a word."""
+"""Whether a chat template wrote the turns, tools and calls of a conversation, or left some out without a word."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,18 @@ def not_written(turn: str, name: str) -> str:
         f"{turn} calls the tool {name!r}, which the chat template does not write whole; leave the conversation out, or "
         "take the template of a model that calls tools"
     )
+
+
+def look_for_the_others(messages: Sequence[Message], text: str) -> None:
+    """Raises MaskError when the template leaves out a turn that is not the assistant's."""
+    for number, message in enumerate(messages, 1):
+        content = message["content"].strip()
+        as_json = json.dumps(content, ensure_ascii=False)[1:-1]  # so some templates write what a tool answers
+        if message["role"] != "assistant" and content not in text and as_json not in text:
+            raise MaskError(
+                f"the chat template leaves out turn {number}, of the role {message['role']!r}; mend the turns or "
+                "the template"
+            )
 
 
 def look_for_tools(tools: Sequence[Any], text: str) -> None:

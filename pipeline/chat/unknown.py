@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.chat.calls import look_for_calls, look_for_tools
+from pipeline.chat.calls import look_for_calls, look_for_the_others, look_for_tools
 from pipeline.chat.template import Template
 from pipeline.conversations import Message
 from pipeline.masking import MaskError
@@ -28,9 +28,10 @@ class UnknownChat:
 
     def encode(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> tuple[list[int], list[int]]:
         """(token_ids, loss_mask) of a whole conversation, equally long, uncut. Raises MaskError."""
-        ids = self._ids(messages, False, tools)
-        if tools:
-            look_for_tools(tools, self._template.decode(ids))
+        text = self._template.render(messages, False, tools)
+        look_for_the_others(messages, text)
+        look_for_tools(tools, text)
+        ids = self._template.encode(text)
         mask = [0] * len(ids)
         for turn, message in enumerate(messages):
             if message.get("reasoning"):
@@ -43,6 +44,8 @@ class UnknownChat:
                     f"the chat template writes turn {turn + 1} differently once others follow, so its tokens cannot "
                     "be told; leave the later turns out"
                 )
+            if len(until) == len(before):
+                raise MaskError(f"the chat template writes nothing for turn {turn + 1}, the assistant's; leave it out")
             if message.get("tool_calls"):
                 look_for_calls(message, turn + 1, self._template.decode(until[len(before) :]))
             mask[len(before) : len(until)] = [1] * (len(until) - len(before))

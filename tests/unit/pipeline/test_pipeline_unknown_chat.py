@@ -34,6 +34,29 @@ class Rewriting(Characters):
     rewrites = True
 
 
+class Forgetful(Characters):
+    """Knows two roles, and does not say so where another comes."""
+
+    roles = ("user", "assistant")
+
+    def apply_chat_template(
+        self, messages: Sequence[Message], tokenize: bool, add_generation_prompt: bool, **how: bool
+    ) -> str:
+        kept = [m for m in messages if m["role"] in self.roles]
+        return super().apply_chat_template(kept, tokenize, add_generation_prompt, **how)
+
+
+class Mute(Characters):
+    """Writes nothing for a turn of the assistant's but what begins it."""
+
+    def apply_chat_template(
+        self, messages: Sequence[Message], tokenize: bool, add_generation_prompt: bool, **how: bool
+    ) -> str:
+        return "".join("[assistant " if m["role"] == "assistant" else f"[user {m['content']}]" for m in messages) + (
+            "[assistant " if add_generation_prompt else ""
+        )
+
+
 def talk(*turns: tuple[str, str]) -> list[Message]:
     return [{"role": role, "content": content} for role, content in turns]
 
@@ -63,6 +86,12 @@ def test_the_mask_covers_each_turn_of_the_assistant_and_what_ends_it() -> None:
             [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "reasoning": "r"}],
             "turn 2 has reasoning",
         ),
+        (
+            Forgetful(),
+            talk(("critic", "be brief"), ("user", "a"), ("assistant", "b")),
+            "leaves out turn 1, of the role 'critic'",
+        ),
+        (Mute(), talk(("user", "a"), ("assistant", "b")), "writes nothing for turn 2, the assistant's"),
     ],
 )
 def test_what_cannot_be_told_is_refused(tokenizer: Characters, messages: list[Message], words: str) -> None:
