@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline.problem import Problem
 
+_NUMBERED = re.compile(r"(.+)-\d+-of-(\d{1,6})\.safetensors")
 HEADER_CAP = 100 << 20
 """Bytes; the format allows no header above this."""
 
@@ -108,7 +110,21 @@ def _shards(folder: Path) -> list[Path]:
     found = sorted(folder.glob("*.safetensors"))
     if not found:
         raise _no(f"{folder} holds no safetensors weights.", "Copy the model's .safetensors files into the folder.")
+    if not (folder / "model.safetensors").is_file():
+        _check_numbers(folder, found)
     return found
+
+
+def _check_numbers(folder: Path, shards: list[Path]) -> None:
+    """Shards without an index, as a copy that broke off leaves them, say themselves how many they are."""
+    for beginning, total in {named.groups() for named in (_NUMBERED.fullmatch(path.name) for path in shards) if named}:
+        names = [f"{beginning}-{number:0{len(total)}}-of-{total}.safetensors" for number in range(1, int(total) + 1)]
+        missing = [name for name in names if not (folder / name).is_file()]
+        if missing:
+            raise _no(
+                f"{folder} lacks {len(missing)} of {len(names)} shards; the first is {missing[0]}.",
+                "Copy the missing shards, and model.safetensors.index.json, from the model's source.",
+            )
 
 
 def _no(message: str, remedy: str) -> Problem:

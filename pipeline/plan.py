@@ -73,8 +73,19 @@ def _python(wanted: Settings, pair: str) -> str:
         return own
     environment = environments.of(wanted, pair)
     if not environment.complete:
+        _check_index(pair, wanted.environment(pair).torch_index)
         environments.check_space(environment)
     return str(environment.python)
+
+
+def _check_index(pair: str, index: str | None) -> None:
+    """pip would only warn of a folder that is not there, and gigabytes of CUDA libraries would come instead."""
+    if index is not None and "://" not in index and not Path(index).is_dir():
+        raise Problem(
+            "bad_settings",
+            f"environment.{pair}.torch_index is {index}, and there is no such folder on the host.",
+            "Correct it, or leave it out.",
+        )
 
 
 def _maker(wanted: Settings, running: str) -> str:

@@ -215,6 +215,17 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     refused(folder, "lacks 1 of 3 shards; the first is model-00001-of-00003.safetensors")
 
 
+def test_a_missing_shard_is_named_where_the_index_is_missing_too(tmp_path: Path) -> None:
+    """A copy in the order of the names broke off: the index comes behind the shards."""
+    folder = write_model(tmp_path / "model")
+    (folder / "model.safetensors.index.json").unlink()
+    assert plan(request(target=str(folder)))
+    (folder / "model-00003-of-00003.safetensors").unlink()
+    refused(folder, "lacks 1 of 3 shards; the first is model-00003-of-00003.safetensors")
+    (folder / "model.safetensors").write_bytes((folder / "model-00001-of-00003.safetensors").read_bytes())
+    assert plan(request(target=str(folder)))  # that one is the model
+
+
 def test_a_target_with_too_few_layers_for_the_default_rule_is_refused(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model", layers=6)
     with pytest.raises(Problem, match="6 layers, too few"):
@@ -244,11 +255,14 @@ def test_an_environment_of_the_operator_s_own_that_does_not_run_is_refused() -> 
     assert caught.value.kind == "bad_settings"
 
 
-def test_a_torch_index_is_an_address_or_a_folder() -> None:
+def test_a_torch_index_is_an_address_or_a_folder(tmp_path: Path) -> None:
     asked = request(pair="current")
-    for value in ("https://wheels.example/cpu", "/data/wheels"):
+    for value in ("https://wheels.example/cpu", str(tmp_path)):
         asked["settings"]["environment"] = {"current": {"torch_index": value}}
         assert plan(asked)
+    asked["settings"]["environment"] = {"current": {"torch_index": str(tmp_path / "none")}}
+    with pytest.raises(Problem, match=r"environment\.current\.torch_index is .*/none, and there is no such folder"):
+        plan(asked)
     asked["settings"]["environment"] = {"current": {"torch_index": "wheels"}}
     with pytest.raises(Problem, match=r"environment\.current\.torch_index is 'wheels'"):
         plan(asked)
