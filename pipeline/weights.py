@@ -64,7 +64,7 @@ class Weights:
         Raises StageError where neither is there.
         """
         own = self.name(HEAD)
-        if own is None and not config.get("tie_word_embeddings"):
+        if own is None and config.get("tie_word_embeddings") is False:  # unsaid, it is the model's class that says it
             self._require(HEAD)
         return Head(self, own or self._require(EMBEDDING))
 
