@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -31,7 +32,9 @@ NUMBERS_SECONDS = 0.1
 """Longest that a page which does not need the index waits for its line numbers."""
 SEARCH_SECONDS = 1.0
 PATIENCE = 3.0
-"""Seconds beyond those, for the process that searches to start and to end; then its pattern is at fault."""
+"""Seconds of a processor beyond those, for the process that searches to start and end; then its pattern is at fault."""
+LONGEST = 25.0
+"""Seconds that it may take on a busy host: the console waits a little longer."""
 
 
 @dataclass
@@ -176,7 +179,7 @@ def _last_day(log: Log) -> Any:
 
 
 def _searched(log: Log, given: dict[str, Any]) -> dict[str, Any]:
-    argv = [sys.executable, "-m", "remote.agent.searching", json.dumps(given)]
+    argv = [sys.executable, "-m", "remote.agent.searching", json.dumps(given), str(SEARCH_SECONDS + PATIENCE)]
     try:
         done = subprocess.run(
             argv,
@@ -184,23 +187,26 @@ def _searched(log: Log, given: dict[str, Any]) -> dict[str, Any]:
             capture_output=True,
             cwd=CODE,
             env={**os.environ, "PYTHONPATH": CODE},
-            timeout=SEARCH_SECONDS + PATIENCE,
+            timeout=LONGEST,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise RemoteError(
-            "bad_request",
-            f"the pattern {given['pattern']!r} takes too long on this log",
-            "avoid repeats inside repeats, such as (a+)+",
-        ) from None
+        raise _too_slow(given["pattern"]) from None
     except OSError as error:
         raise RemoteError("internal", f"cannot search: {error.strerror}") from None
+    if done.returncode == -signal.SIGXCPU:
+        raise _too_slow(given["pattern"])
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no word on standard error"]
         raise RemoteError("internal", f"the search failed: {said[-1][:500]}") from None
     return answer
+
+
+def _too_slow(pattern: str) -> RemoteError:
+    said = f"the pattern {pattern!r} takes too long on this log"
+    return RemoteError("bad_request", said, "avoid repeats inside repeats, such as (a+)+")
 
 
 def _pattern(request: Mapping[str, Any]) -> str:

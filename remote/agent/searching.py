@@ -1,9 +1,12 @@
-"""The process that searches a log for the agent: the log is its standard input, the question its argument."""
+"""The process that searches a log for the agent: the log is its standard input, its arguments are the question and the
+seconds of a processor that it may take; SIGXCPU ends it then."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import resource
 import sys
 from typing import Any
 
@@ -24,4 +27,7 @@ def answer(given: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    # Of a processor's time, not of the clock's: a pattern is not to blame for a host that is busy.
+    most = math.ceil(float(sys.argv[2]))
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most + 1))
     json.dump(answer(json.loads(sys.argv[1])), sys.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,17 @@ def test_a_catastrophic_pattern_is_stopped_while_the_agent_answers(attempt: Atte
     with pytest.raises(RemoteError, match="takes too long"):
         link.answer(slow)
     assert texts(asked(link, protocol.PAGE, offset=0, rows=1))[0].startswith("aaa")
+
+
+def test_a_pattern_is_not_to_blame_for_a_host_that_is_busy(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "python"
+    slow.write_text(f'#!/bin/sh\nsleep 5\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setattr(pages.sys, "executable", str(slow))
+    found = Pages().search(attempt, {"pattern": "step 700$", "offset": 0})
+    assert [hit["text"] for hit in found["hits"]] == [LINES[700].decode()]
 
 
 @pytest.mark.parametrize(
