@@ -46,7 +46,7 @@ class Terminal:
     def ended(self) -> bool:
         return self._tmux("display-message", "-p", "#{pane_dead}").strip() == "1"
 
-    def wait_for(self, *texts: str, timeout: float = 60.0, absent: Sequence[str] = ()) -> str:
+    def wait_for(self, *texts: str, timeout: float = 120.0, absent: Sequence[str] = ()) -> str:
         """The first screen that shows every one of `texts` and none of `absent`; fails with the last screen."""
         deadline = time.monotonic() + timeout
         while True:
@@ -57,7 +57,7 @@ class Terminal:
                 raise AssertionError(f"waited {timeout:g} s for {texts!r} without {absent!r}; the screen is:\n{screen}")
             time.sleep(0.2)
 
-    def wait_ended(self, timeout: float = 30.0) -> str:
+    def wait_ended(self, timeout: float = 120.0) -> str:
         deadline = time.monotonic() + timeout
         while not self.ended:
             assert time.monotonic() < deadline, f"the command has not ended; the screen is:\n{self.screen()}"

@@ -115,7 +115,7 @@ def test_a_stop_request_ends_the_stage_and_keeps_what_is_done(run: Run) -> None:
     try:
         wait(lambda: any(states(run).glob("hs_*.safetensors")) or process.poll() is not None)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(120) == 143, (folder / "stdout.log").read_text()
+        assert process.wait(300) == 143, (folder / "stdout.log").read_text()
     finally:
         process.kill()
     kept = len(list(states(run).glob("hs_*.safetensors")))

@@ -97,7 +97,7 @@ def test_asked_to_stop_it_saves_and_goes_on_from_there(ready: Run, undisturbed: 
     attempt = Started(run, "train")
     assert attempt.until(lambda: '"name":"loss"' in _events(attempt.folder))
     attempt.process.send_signal(signal.SIGTERM)
-    assert attempt.process.wait(60) == 143, attempt.log[-3000:]
+    assert attempt.process.wait(300) == 143, attempt.log[-3000:]
     saved = [checkpoint.step for checkpoint in checkpoints.every(training.folder(run))]
     assert saved and saved[-1] < training.record(undisturbed)["history"][-1]["step"]
     assert "Going on from" in training.done(run, "train").log
@@ -113,7 +113,7 @@ def test_two_processes_that_were_killed_go_on_together(ready: Run, tmp_path: Pat
     attempt = Started(run, "train")
     assert attempt.until(lambda: len(checkpoints.every(training.folder(run))) > 0)
     attempt.kill(whole_group=True)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while left := _of(attempt.folder):  # the kernel ends them, as fast as it can
         assert time.monotonic() < deadline, f"processes of a killed training live on: {left}"
         time.sleep(0.05)

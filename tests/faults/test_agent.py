@@ -160,24 +160,25 @@ def test_an_answer_overtakes_a_burst_of_log(host: FakeHost, tmp_path: Path) -> N
     run = host.start(sh("one", "yes 0123456789 | head -c 8000000"))
     host.over(host.attempt(run, "one"))
     tail = {"id": 1, "op": protocol.TAIL, "tail": "t", "run": run, "stage": "one", "attempt": 1, "credit": 1 << 30}
-    asked = tmp_path / "asked"
+    end, asking = os.pipe()
+    fcntl.fcntl(asking, fcntl.F_SETPIPE_SZ, 1 << 20)  # all of it waits there: the agent alone decides what comes first
     # So much in between that the ping is read only after the log has begun to flow.
-    asked.write_bytes(
+    os.write(
+        asking,
         protocol.encode(tail)
         + protocol.encode({"ev": "beat", "pad": "x" * 100000})
-        + protocol.encode({"id": 2, "op": protocol.PING})
+        + protocol.encode({"id": 2, "op": protocol.PING}),
     )
     said = tmp_path / "said"
     argv = [sys.executable, "-m", "remote.agent", "--state", str(host.folder), "--bundle", str(host.bundle)]
     with said.open("wb") as out:  # a file takes everything at once: nothing but the agent itself holds the log back
-        agent = subprocess.Popen(["cat", str(asked), "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        reader = subprocess.Popen(argv, stdin=agent.stdout, stdout=out, cwd=host.bundle)
+        agent = subprocess.Popen(argv, stdin=end, stdout=out, cwd=host.bundle)
+        os.close(end)
         try:
             until(lambda: b'"id":2,' in said.read_bytes())
         finally:
-            agent.kill()
-            agent.communicate()
-            reader.wait(60)
+            os.close(asking)
+            agent.wait(60)
     frames = [json.loads(line) for line in said.read_bytes().splitlines()]
     answered = next(at for at, frame in enumerate(frames) if frame.get("id") == 2)
     pieces = sum(frame.get("ev") == protocol.DATA for frame in frames[:answered])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,8 @@ if os.fork() == 0:
             time.sleep(600)
     time.sleep(600)
 print("main", os.getpid(), flush=True)
-time.sleep(float(sys.argv[1]) if len(sys.argv) > 1 else 600)
+while len(sys.argv) < 2 or not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
 sys.exit(7)
 """
 
@@ -65,8 +68,14 @@ def test_the_supervisor_is_no_descendant_of_who_started_it_and_holds_none_of_its
     for role in ("supervisor", "shim", "main"):
         pid = status[role]["pid"]
         assert pid not in below
-        targets = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()]
+        targets = list(_targets(pid))
         assert not [t for t in targets if t.startswith(("pipe:", "socket:"))], f"{role} holds {targets}"
+
+
+def _targets(pid: int) -> Iterator[str]:
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile: one of the supervisor's looks at /proc
+            yield str(fd.readlink())
 
 
 def test_starting_answers_long_before_the_stage_ends(host: FakeHost) -> None:
@@ -176,9 +185,12 @@ def test_a_frozen_main_is_killed_too(host: FakeHost) -> None:
 
 
 def test_workers_that_outlive_a_failed_main_are_ended_before_it_counts_as_clean(host: FakeHost) -> None:
-    attempt = started(host, {**py("one", DEAF_GRANDCHILDREN, grace_s=0.5), "argv": [
-        sys.executable, "-c", DEAF_GRANDCHILDREN, "1"]})  # fmt: skip
+    gate = host.folder / "gate"
+    stage = py("one", DEAF_GRANDCHILDREN, grace_s=0.5)
+    stage["argv"].append(str(gate))
+    attempt = started(host, stage)
     left = until(lambda: workers(host, attempt))
+    gate.touch()
     view = host.over(attempt).view
     assert (view.state, view.rc, view.clean) == ("exited", 7, True)
     assert not any(processes.identify(pid) for pid in left)
@@ -367,11 +379,13 @@ time.sleep(600)
 
 
 def test_workers_left_by_a_stage_whose_supervisor_died_block_a_relaunch_until_they_are_stopped(host: FakeHost) -> None:
+    gate = host.folder / "gate"
     stage = py("one", DEAF_GRANDCHILDREN, grace_s=0.5)
-    stage["argv"].append("1")
+    stage["argv"].append(str(gate))
     attempt = started(host, stage)
     left = until(lambda: workers(host, attempt))
     kill(host.status(attempt)["supervisor"])
+    gate.touch()
     view = until(lambda: (v := host.reading(attempt).view).state == "exited" and v)
     assert (view.rc, view.witness, view.clean) == (7, "shim", False)
     with pytest.raises(RemoteError) as refused:

@@ -67,6 +67,7 @@ def profile_of(server: OpenSSHServer, host: FakeHost, **more: Any) -> HostProfil
 def follow(made: HostSession, seen: Observer, talker: Talker) -> None:
     """Tail the talker's log and wait for the first bytes."""
     made.wait_connected(60)
+    seen.until(lambda: seen.times("connected"), "the word about it")
     made.tail("log", talker.run, "extract", 1)
     seen.until(lambda: seen.logs.get("log"), "the first log bytes")
 
@@ -137,7 +138,8 @@ def test_without_a_listener_it_waits_longer_and_longer_and_comes_back(
         seen.until(lambda: seen.times("waiting") >= 3, "three waits")
         waits = [state.retry_in for state in seen.states if state.phase == "waiting" and state.retry_in]
         assert waits == sorted(waits)
-        assert "cannot be reached" in seen.states[-1].detail or seen.phases[-1] == "connecting"
+        latest = seen.states[-1]
+        assert "cannot be reached" in latest.detail or latest.phase == "connecting"
         with pytest.raises(NotConnected, match="no link to gpu"):
             made.request("list")
         server.restart()
@@ -261,6 +263,7 @@ def test_credit_bounds_what_is_under_way(server: OpenSSHServer, host: FakeHost, 
 def test_watches_and_telemetry_are_taken_up_again(server: OpenSSHServer, host: FakeHost, talker: Talker) -> None:
     with session(profile_of(server, host)) as (made, seen):
         made.wait_connected(60)
+        seen.until(lambda: seen.times("connected"), "the word about it")
         made.watch(talker.run)
         made.telemetry(True, 0.5)
 
@@ -356,9 +359,9 @@ def test_a_request_in_flight_fails_with_its_link_unless_it_may_be_sent_again(
 def test_a_host_that_never_answers_is_told_at_the_time_out(server: OpenSSHServer) -> None:
     server.kill_listener()
     with session(server.profile()) as (made, seen):
-        with pytest.raises(LinkError, match=f"127.0.0.1 port {server.port} cannot be reached"):
-            made.wait_connected(2.0)
         seen.until(lambda: seen.times("waiting") >= 1)
+        with pytest.raises(LinkError, match=f"127.0.0.1 port {server.port} cannot be reached"):
+            made.wait_connected(0.5)
 
 
 def test_an_unknown_name_is_final_at_the_first_connection(tmp_path: Path) -> None:

@@ -66,14 +66,14 @@ def test_the_engine_waits_once_too_much_is_to_be_written(store: Store, monkeypat
                 writer.put(sample, states(sample))
                 put += 1
 
-    thread = threading.Thread(target=engine)
+    thread = threading.Thread(target=engine, daemon=True)
     thread.start()
-    assert first.wait(10)
+    assert first.wait(60)
     thread.join(0.2)
     assert thread.is_alive()
     assert put <= 5
     go_on.set()
-    thread.join(10)
+    thread.join(60)
     assert put == len(SAMPLES)
     assert store.missing(SAMPLES) == []
 
