@@ -23,7 +23,7 @@ from remote.link.transport import CHANNEL_SECONDS, ClientTransport, dial, negoti
 STDERR_KEPT = 4096
 _SAID = 400
 """Characters of it that fit in a sentence."""
-_STATUS_SECONDS = 2.0
+_STATUS_SECONDS = 10.0
 """How long the exit status may lag behind the end of the output."""
 _WRITE_SECONDS = 60.0
 

@@ -19,7 +19,7 @@ def workstation(tmp_path: Path) -> Workstation:
 def refusal(workstation: Workstation, toml: str, *command: str) -> str:
     """What `eyas` says on standard error when it refuses; nothing is said elsewhere, nothing is left on the host."""
     (workstation.folder / "eyas.toml").write_text(f'project = "bad"\n{toml}', encoding="utf-8")
-    done = workstation.eyas(*command, timeout=120)
+    done = workstation.eyas(*command, timeout=300)
     assert done.returncode == 2, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert done.stdout == ""
     assert "Traceback" not in done.stderr

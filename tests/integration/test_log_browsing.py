@@ -27,7 +27,7 @@ def workstation(tmp_path: Path) -> Workstation:
 
 
 def said(workstation: Workstation, *words: str) -> str:
-    done = workstation.eyas("logs", "extract", "--run", RUN, *words, timeout=120)
+    done = workstation.eyas("logs", "extract", "--run", RUN, *words, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -50,7 +50,7 @@ def test_an_offset_and_a_search_answer_in_json(workstation: Workstation) -> None
 
 
 def test_one_way_at_a_time(workstation: Workstation) -> None:
-    done = workstation.eyas("logs", "--around", "3", "--search", "x", timeout=120)
+    done = workstation.eyas("logs", "--around", "3", "--search", "x", timeout=300)
     assert (done.returncode, done.stdout) == (2, "")
     assert "one way at a time" in done.stderr
 
@@ -78,6 +78,6 @@ def test_the_error_next_to_a_line_is_shown_with_what_stands_around_it(
 
 
 def test_behind_the_last_error_there_is_none_and_that_is_said(workstation: Workstation) -> None:
-    done = workstation.eyas("logs", "extract", "--run", RUN, "--next-error", "1205", timeout=120)
+    done = workstation.eyas("logs", "extract", "--run", RUN, "--next-error", "1205", timeout=300)
     assert (done.returncode, done.stdout) == (2, "")
     assert "no error behind line 1205 of extract, attempt 1" in done.stderr

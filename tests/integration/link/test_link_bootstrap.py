@@ -157,7 +157,7 @@ def test_a_login_file_that_reads_standard_input_is_named_as_the_likely_cause(tmp
         OpenSSHServer(tmp_path / "server", shell=shell) as server,
         pytest.raises(BootstrapTimeout, match="it printed: Password for the proxy") as stuck,
     ):
-        greeted(server.profile(), seconds=3.0)
+        greeted(server.profile(), seconds=8.0)
     assert "reads standard input" in stuck.value.remedy
 
 

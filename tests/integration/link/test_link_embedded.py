@@ -109,7 +109,7 @@ def test_a_killed_server_is_started_again_and_the_stage_goes_on(host: FakeHost, 
     )
     run = host.start(py("extract", script))
     with session(profile(host)) as (made, seen):
-        made.wait_connected(60)
+        seen.until(lambda: seen.times("connected"), "the first server")
         made.tail("log", run, "extract", 1)
         seen.until(lambda: seen.logs.get("log"))
         assert made._embedded is not None
