@@ -175,10 +175,10 @@ class ModalAsker:
 
     def ask(self, question: Question) -> str | None:
         answer: queue.Queue[str | None] = queue.Queue()
-        if self._closed or not self._post(Asked(question, answer)):
-            return None
-        self._waiting.append(answer)
+        self._waiting.append(answer)  # before it is posted: close() may come right behind
         try:
+            if self._closed or not self._post(Asked(question, answer)):
+                return None
             return answer.get()
         finally:
             self._waiting.remove(answer)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 
 from console_pilot import failed, opened, screen_text, until
+from textual.message import Message
 from textual.widgets import Input
 
 from console.app import EyasApp
-from console.screens.dialogs import Ask
+from console.screens.dialogs import Ask, ModalAsker
 from remote.link.asker import Question
 
 
@@ -69,3 +70,16 @@ async def test_leaving_the_app_answers_an_open_question_with_none() -> None:
     thread.join(30)
     assert answers == [None]
     assert app._asker.ask(HOST_KEY) is None
+
+
+def test_a_question_that_is_asked_while_the_app_is_left_is_answered_with_none() -> None:
+    def post(_: Message) -> bool:
+        asker.close()
+        return True
+
+    answers: list[str | None] = []
+    asker = ModalAsker(post)
+    thread = threading.Thread(target=lambda: answers.append(asker.ask(HOST_KEY)), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert answers == [None]
