@@ -165,5 +165,5 @@ def test_an_append_waits_for_another_that_is_under_way(tmp_path: Path) -> None:
         assert writer.is_alive()
         other.write("}\n")
         other.flush()
-    writer.join(10)
+    writer.join(60)
     assert path.read_text() == '{"index":0}\n{"index":1}\n{"index":2}\n'
