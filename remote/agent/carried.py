@@ -23,6 +23,8 @@ FILE_MAX = 64 << 20
 TOTAL_MAX = 256 << 20
 ATTEMPT_FILES = ("spec.json", "status.json", "events.jsonl")
 TEXTS = frozenset({".json", ".jsonl", ".md", ".txt", ".jinja"})
+MANIFEST = "products/hidden_states/manifest.jsonl"
+"""Travels also where the states lie elsewhere and their folder is a link."""
 DEPTH = 3
 """Folders below `products` that are looked into."""
 
@@ -79,6 +81,7 @@ class Carried:
                 for name in ATTEMPT_FILES:
                     found[f"attempts/{stage}/{attempt.number}/{name}"] = os.path.join(attempt.folder, name)
         found.update(_texts(os.path.join(self.run.folder, "products")))
+        found[MANIFEST] = os.path.join(self.run.folder, MANIFEST)
         found.update(self._given())
         found.update(self._pinned())
         return found

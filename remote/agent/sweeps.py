@@ -119,7 +119,6 @@ class Sweeps:
                 made.append(run)
                 self._create(run, base, data, grid, values, settings, plan, project, switches)
                 listed.append({"run": run.id, "values": values, "slot": None})
-            tensor_parallel = int((given.get("run") or {}).get("tensor_parallel") or 1)
             files.write_json(
                 grid.json,
                 {
@@ -130,7 +129,7 @@ class Sweeps:
                     "project": project,
                     "created": time.time(),
                     "request_id": request_id,
-                    "slots": _slots(tensor_parallel),
+                    "slots": _slots(_gpus_of_a_point(given)),
                     "points": listed,
                 },
             )
@@ -289,6 +288,12 @@ def _with(settings: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, A
     if changed["run"].get("until") in ("provision", "target", "prepare", "extract", THROUGH):
         changed["run"].pop("until")
     return changed
+
+
+def _gpus_of_a_point(settings: Mapping[str, Any]) -> int:
+    """GPUs that a point needs: its engines take run.tensor_parallel, its training stage.train.gpus."""
+    train = (settings.get("stage") or {}).get("train") or {}
+    return max(int((settings.get("run") or {}).get("tensor_parallel") or 1), int(train.get("gpus") or 1))
 
 
 def _slots(size: int) -> list[list[str]]:

@@ -57,6 +57,15 @@ def test_records_and_small_products_travel_weights_states_and_links_do_not(run: 
     ]
 
 
+def test_the_manifest_travels_where_the_states_lie_elsewhere(run: Run, tmp_path: Path) -> None:
+    states = Path(run.folder) / "products" / "hidden_states"
+    states.rename(tmp_path / "shared")
+    states.symlink_to(tmp_path / "shared")
+    assert "products/hidden_states/manifest.jsonl" in paths(Carried(run).listing())
+    piece = Carried(run).piece("products/hidden_states/manifest.jsonl", 0)
+    assert base64.b64decode(piece["data"]) == b"{}\n"
+
+
 def test_what_is_too_large_is_named_with_its_place(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carried, "FILE_MAX", 10)
     listing = Carried(run).listing()

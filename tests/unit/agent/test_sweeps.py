@@ -42,10 +42,10 @@ if (run.parent.parent / "break").exists():
 """
 
 
-def base(host: FakeHost, passed: str = "true", train: str = TRAIN) -> str:
+def base(host: FakeHost, passed: str = "true", train: str = TRAIN, **of_train: Any) -> str:
     verify = sh("verify", DATA.replace("PASSED", passed))
     stages = [sh("prepare", "true"), verify, py("train", train), sh("evaluate", ":")]
-    given = {"stages": stages, "run": {}, "stage": {"train": {"lr": 1.0, "epochs": 2}}}
+    given = {"stages": stages, "run": {}, "stage": {"train": {"lr": 1.0, "epochs": 2, **of_train}}}
     run = host.runs.start(given, project="demo", request_id=os.urandom(4).hex(), switches={}, secrets={})
     until(lambda: host.view(run).state in ("done", "failed"), "the base run")
     return run
@@ -91,6 +91,17 @@ def test_the_data_are_shared_and_its_records_are_not(host: FakeHost) -> None:
     described = json.loads((child.parent / "run.json").read_text())
     assert described["base"] == {"run": run, "data": "d1ge57"}
     assert host.view(view.points[0].run).point == {"lr": 0.1}
+
+
+def test_data_that_lie_in_a_folder_of_the_operator_s_are_shared_too(host: FakeHost) -> None:
+    run = base(host)
+    folder = host.folder / "runs" / run / "products" / "hidden_states"
+    folder.rename(host.folder / "shared")
+    folder.symlink_to(host.folder / "shared")
+    made, view = begin(host, run, {"lr": [0.1]})
+    until(lambda: states(made, view) == ["done"], "the point")
+    child = host.folder / "runs" / view.points[0].run / "products" / "hidden_states"
+    assert not child.is_symlink() and (child / "manifest.jsonl").read_text() == "{}\n"
 
 
 def test_without_hard_links_the_data_are_pointed_to(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,6 +228,17 @@ def test_points_run_beside_each_other_on_free_gpus(host: FakeHost, monkeypatch: 
     host.logged(host.attempt(view.points[2].run, "train"), "trained on GPU-2")
     (host.folder / "gate").unlink()
     until(lambda: set(states(made, view)) == {"done"}, "the end")
+
+
+def test_a_point_has_as_many_gpus_as_its_training_asks_for(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = tuple(GpuView(i, f"GPU-{i}", "H200", 0, 140 << 30) for i in range(3))
+    monkeypatch.setattr(sweeps.GpuSampler, "sample", lambda self: (gpus, ""))
+    made, view = begin(host, base(host, gpus=2), {"lr": [0.1]})
+    assert view.slots == 1
+    until(lambda: states(made, view) == ["done"], "the point")
+    host.logged(host.attempt(view.points[0].run, "train"), "trained on GPU-0,GPU-1")
+    with pytest.raises(RemoteError, match="3 of 3 GPUs are free, and a point needs 4"):
+        begin(host, base(host, gpus=4), {"lr": [0.1]})
 
 
 @pytest.mark.parametrize(
