@@ -58,6 +58,7 @@ def check_split(samples: int, processes: int) -> None:
 def _bound(wanted: Settings, samples: list[Sample], planned: Recipe) -> Record:
     """What a training of this run is bound to. Raises StageError unless all of it is whole and belongs together."""
     data = verified.require(samples)
+    verified.require_files(samples)
     target = identity.digest(products.target(wanted))
     entries = store.entries(products.hidden_states())
     if any(entry.get("target") != target for entry in entries.values()):

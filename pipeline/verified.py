@@ -83,3 +83,24 @@ def require(samples: Sequence[Sample]) -> str:
             "again."
         )
     return digest
+
+
+def require_files(samples: Sequence[Sample]) -> None:
+    """Raises StageError unless the states of every sample are on disk, as long as they were when they were extracted.
+
+    Looks at each file without reading it: a trainer comes upon a missing one only when its turn comes.
+    """
+    folder = products.hidden_states()
+    known = store.entries(folder)
+    for sample in samples:
+        path = folder / f"hs_{sample.index}.safetensors"
+        size = next(iter(known.get(sample.index, {}).get("stamp") or ()), None)
+        try:
+            found = path.stat().st_size
+        except OSError as error:
+            told = f"cannot be read ({error.strerror})"
+        else:
+            if size in (None, found):
+                continue
+            told = f"has {found} of {size} bytes"
+        raise StageError(f"{path} {told} since verify passed it; relaunch extract, which does it again, then verify.")

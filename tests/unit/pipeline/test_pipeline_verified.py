@@ -67,3 +67,16 @@ def test_a_file_that_is_no_verdict_is_refused(text: str) -> None:
     products.verdict().write_text(text)
     with pytest.raises(StageError, match="run the stage verify again"):
         verified.require(SAMPLES)
+
+
+def test_a_file_that_is_gone_or_cut_short_since_is_named_before_anything_is_learnt() -> None:
+    verified.require_files(SAMPLES)
+    path = products.hidden_states() / "hs_1.safetensors"
+    path.write_bytes(b"stat")
+    with pytest.raises(
+        StageError, match=r"hs_1\.safetensors has 4 of 8 bytes since verify passed it; relaunch extract"
+    ):
+        verified.require_files(SAMPLES)
+    path.unlink()
+    with pytest.raises(StageError, match=r"hs_1\.safetensors cannot be read \(No such file or directory\)"):
+        verified.require_files(SAMPLES)
