@@ -15,6 +15,8 @@ NORMS = ("norm_before_fc", "fc_norm", "norm_output")
 LAYERS = ("llama", "qwen3")
 SPEED = ("auto", "always", "never")
 OPTIMIZERS = ("muon", "adamw")
+BUILT_IN = ("held-out", "trained", "everyday")
+"""Sets of prompts that every evaluation has; see `pipeline.draft.prompts`."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,10 @@ class EvaluateSettings:
         place = "stage.evaluate"
         prompts = table(section, "prompts")
         for name, path in prompts.items():
+            if name in BUILT_IN:
+                raise bad(
+                    f"{place}.prompts.{name} is the name of a built-in set of prompts", "Give yours another name."
+                )
             if not isinstance(path, str) or not path.startswith("/"):
                 raise bad(f"{place}.prompts.{name} is {path!r}", "Give the full path of a file on the host.")
         return cls(

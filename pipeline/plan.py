@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from compat.environment import read
 from compat.versions import vllm_version
-from pipeline import environments, layers, model_folder, settings, sharding, stages
+from pipeline import conversations, environments, layers, model_folder, settings, sharding, stages
 from pipeline.draft import profile
 from pipeline.problem import Problem
+from pipeline.report import StageError
 from pipeline.settings import STDLIB, TARGETS, Settings
 from pipeline.targets import smollm2
 
@@ -18,6 +20,8 @@ TINY_POSITIONS = 4096
 """Longest sequence of the tiny target, in tokens."""
 TINY_VOCABULARY = 1024
 """Tokens of the tiny target."""
+ROWS_LOOKED_AT = 1000
+"""Of a file of prompts, for one that can be used."""
 
 
 def plan(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,13 +144,31 @@ def _check_draft(wanted: Settings) -> None:
     profile.check_target(wanted, kind, "The target" if wanted.makes_target else wanted.target)
     if not wanted.makes_target:
         profile.check_weights(Path(wanted.target))
+    if wanted.train.pack_tokens is not None and wanted.train.pack_tokens < wanted.max_length:
+        raise Problem(
+            "bad_settings",
+            f"stage.train.pack_tokens is {wanted.train.pack_tokens}, and the trainer would cut samples of up to "
+            f"run.max_length, {wanted.max_length} tokens, to it.",
+            f"Raise it to {wanted.max_length} at least, leave it out, or lower run.max_length.",
+        )
     for name, path in wanted.evaluate.prompts.items():
-        if not Path(path).is_file():
-            raise Problem(
-                "bad_settings",
-                f"There is no file of prompts {path} on the host.",
-                f"Correct stage.evaluate.prompts.{name}, or leave it out.",
-            )
+        _check_prompts(name, path)
+
+
+def _check_prompts(name: str, path: str) -> None:
+    remedy = f"Correct stage.evaluate.prompts.{name}, or leave it out."
+    if not Path(path).is_file():
+        raise Problem("bad_settings", f"There is no file of prompts {path} on the host.", remedy)
+    fault = ""
+    try:
+        for conversation in itertools.islice(conversations.read(path), ROWS_LOOKED_AT):
+            if not conversation.fault:
+                return
+            fault = fault or f"{conversation.place} {conversation.fault}"
+    except StageError as error:
+        fault = str(error).partition(";")[0]
+    told = f"The file of prompts {path} has no conversation that can be used: {fault}."
+    raise Problem("bad_settings", told, remedy)
 
 
 def _check_length(wanted: Settings, positions: int, place: str) -> None:

@@ -18,9 +18,10 @@ from pipeline.chat.load import Chat
 from pipeline.conversations import Conversation, Message
 from pipeline.dataset import Sample
 from pipeline.draft.recipe import VALIDATED
+from pipeline.draft_settings import BUILT_IN
 from pipeline.masking import MaskError
 
-HELD_OUT, TRAINED, EVERYDAY = "held-out", "trained", "everyday"
+HELD_OUT, TRAINED, EVERYDAY = BUILT_IN
 _TALK = (
     "Write a short letter to a neighbour whose dog barks at night.",
     "What should I pack for three days of walking in the rain?",

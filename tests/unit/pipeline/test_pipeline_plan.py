@@ -341,3 +341,42 @@ def test_a_draft_vocabulary_larger_than_the_targets_is_refused_before_anything_s
     with pytest.raises(Problem, match=r"run\.draft_vocabulary is 301, and .*model has 300 tokens"):
         plan(request(target=str(tmp_path / "model"), draft_vocabulary=301))
     plan(request(target=str(tmp_path / "model"), draft_vocabulary=300))
+
+
+def with_stage(**stages: dict[str, Any]) -> dict[str, Any]:
+    made = request(max_length=128)
+    made["settings"]["stage"] = stages
+    return made
+
+
+def test_samples_longer_than_a_training_batch_are_refused_before_anything_starts() -> None:
+    with pytest.raises(Problem, match=r"stage\.train\.pack_tokens is 64, and the trainer would cut samples of up to"):
+        plan(with_stage(train={"pack_tokens": 64}))
+    assert plan(with_stage(train={"pack_tokens": 128}))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (None, "There is no file of prompts"),
+        ("", "holds no conversation"),
+        ("hello\n", r"mine\.jsonl:1 is no"),
+        ('{"prompt": "hello"}\n' * 2, r"mine\.jsonl:1 has no conversation but"),
+    ],
+)
+def test_prompts_that_cannot_be_used_are_refused_before_anything_starts(
+    tmp_path: Path, text: str | None, why: str
+) -> None:
+    path = tmp_path / "mine.jsonl"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(Problem, match=why) as caught:
+        plan(with_stage(evaluate={"prompts": {"mine": str(path)}}))
+    assert caught.value.remedy == "Correct stage.evaluate.prompts.mine, or leave it out."
+    path.write_text((text or "") + '{"messages": [{"role": "user", "content": "hello"}]}\n')
+    assert plan(with_stage(evaluate={"prompts": {"mine": str(path)}}))
+
+
+def test_a_set_of_prompts_does_not_take_the_name_of_a_built_in_one(tmp_path: Path) -> None:
+    with pytest.raises(Problem, match=r"prompts\.held-out is the name of a built-in set"):
+        plan(with_stage(evaluate={"prompts": {"held-out": str(tmp_path / "a.jsonl")}}))
