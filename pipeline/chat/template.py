@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from typing import Any
 
 from pipeline.conversations import Message
 from pipeline.masking import MaskError
+
+DAY = datetime.datetime(2024, 7, 26)
+"""Today, for templates that write the day into the system prompt: with the real one, another day or another host would
+make other samples of the same conversations. It is the day that Llama-3.1's own template always writes."""
 
 
 class Template:
@@ -20,7 +25,9 @@ class Template:
 
         Raises MaskError when the template refuses the conversation.
         """
-        how: dict[str, Any] = {"thinking": True, "enable_thinking": True} if prompt else {}
+        how: dict[str, Any] = {"strftime_now": DAY.strftime}
+        if prompt:
+            how |= {"thinking": True, "enable_thinking": True}
         if tools:
             how["tools"] = list(tools)
         try:

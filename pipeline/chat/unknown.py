@@ -35,7 +35,9 @@ class UnknownChat:
         mask = [0] * len(ids)
         for turn, message in enumerate(messages):
             if message.get("reasoning"):
-                raise MaskError(f"turn {turn + 1} has reasoning, and how this chat template writes it is not known")
+                raise MaskError(
+                    f"turn {turn + 1} has reasoning, and how this chat template writes it is not known; take it out"
+                )
             if message["role"] != "assistant":
                 continue
             before, until = self._ids(messages[:turn], True, tools), self._ids(messages[: turn + 1], False, tools)

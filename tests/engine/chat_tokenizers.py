@@ -131,6 +131,8 @@ FORMATS["kimi-k2.5-slow"] = replace(FORMATS["kimi-k2.5"], slow=True)
 
 _K25 = FORMATS["kimi-k2.5"]
 _ALTERNATING = "{% if messages[0].role == 'assistant' %}{{ raise_exception('the user begins') }}{% endif %}"
+DATED = "<|im_start|>system\nToday is {{ strftime_now('%d %b %Y') }}.<|im_end|>\n"
+"""As Llama-3.2's template writes the day."""
 VARIANTS: dict[str, tuple[Format, dict[str, int], str]] = {
     "no-template": (_K25, _K25.ids, ""),
     "shifted": (_K25, {**_K25.ids, "<think>": 163607, "</think>": 163608}, _K25.template),
@@ -139,6 +141,7 @@ VARIANTS: dict[str, tuple[Format, dict[str, int], str]] = {
     "raising": (FORMATS["llama-3"], LLAMA, _ALTERNATING + LLAMA3),
     "tools": (FORMATS["qwen2.5"], QWEN, TOOLS),
     "joined": (FORMATS["deepseek-v3"], DEEPSEEK_IDS, JOINED),
+    "dated": (FORMATS["chatml"], FORMATS["chatml"].ids, DATED + CHATML),
     "altering": (FORMATS["chatml"], FORMATS["chatml"].ids, CHATML.replace("m.content", "m.content | upper")),
 }
 """Folders that something is wrong with, or that call tools: format, ids, template."""

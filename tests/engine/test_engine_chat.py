@@ -124,6 +124,16 @@ def test_reasoning_of_earlier_turns_is_counted(pairs: dict[str, Run]) -> None:
         assert [text for on, text in row["runs"] if on] == ["b<|im_end|>", said]
 
 
+@pytest.mark.parametrize("reader", PAIRS)
+def test_a_template_that_writes_the_day_writes_the_same_on_every_day(pairs: dict[str, Run], reader: str) -> None:
+    run = pairs[reader]
+    asked = run.folder / "dated.json"
+    asked.write_text(json.dumps({"dated": [[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]]}))
+    output = run.script("chat_formats.py", "read", str(run.folder / "targets"), str(asked))
+    ((row,),) = json.loads(output.split("RESULT ")[1].splitlines()[0]).values()
+    assert "Today is 26 Jul 2024." in row["runs"][0][1]
+
+
 CALL = {"type": "function", "function": {"name": "weather", "arguments": {"city": 'R"om', "days": [1, None]}}}
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
 TALK = [
