@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from pipeline import space
+
 
 @contextmanager
 def whole(path: Path) -> Iterator[BinaryIO]:
     """A file to write, in place once the block is through; after an exception in it nothing is there.
 
-    Goes through a hidden sibling, fsync and rename, so that no reader and no crash ever sees a part of it.
+    Goes through a hidden sibling, fsync and rename, so that no reader and no crash ever sees a part of it. Raises
+    StageError on a full disk.
     """
     half = path.with_name(f".{path.name}.tmp")
     try:
@@ -23,6 +26,8 @@ def whole(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         half.replace(path)
+    except OSError as error:
+        raise space.explained(error, path.parent) from error
     finally:
         half.unlink(missing_ok=True)
     sync_folder(path.parent)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from pipeline.dataset import Sample
 from pipeline.layers import choose
 from pipeline.problem import Problem
 from pipeline.report import StageError
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_a_dataset_is_read_back_as_it_was_written(tmp_path: Path) -> None:
@@ -29,6 +33,25 @@ def test_a_dataset_that_fails_half_way_leaves_the_one_before(tmp_path: Path) -> 
 
     with pytest.raises(StageError):
         dataset.write(tmp_path, failing(), {"samples": 2})
+    assert dataset.read(tmp_path) == [Sample(0, (1,), (1,))]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dataset.json", "dataset.jsonl"]
+
+
+def test_a_dataset_that_does_not_fit_on_the_disk_is_told_so_and_leaves_the_one_before(tmp_path: Path) -> None:
+    code = """
+import resource, signal, sys
+from pathlib import Path
+from pipeline import dataset
+folder = Path(sys.argv[1])
+dataset.write(folder, [dataset.Sample(0, (1,), (1,))], {})
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+dataset.write(folder, [dataset.Sample(n, (2,) * 99, (1,) * 99) for n in range(99)], {})
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"pipeline.report.StageError: The disk of {tmp_path} takes no file of that size"), last
+    assert "relaunch the stage" in last
     assert dataset.read(tmp_path) == [Sample(0, (1,), (1,))]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dataset.json", "dataset.jsonl"]
 
