@@ -68,6 +68,7 @@ def main() -> None:
     target, folder = products.target(wanted), products.hidden_states()
     if not (folder / store.MANIFEST).exists():
         raise StageError(f"There are no hidden states in {folder}; run the stage extract first.")
+    require_others(wanted, samples, folder)
     truth = origin.of(wanted, target)
     digest, code = store.data_digest(folder, samples), _code(truth)
     stamps = _stamps(folder, samples)
@@ -76,6 +77,23 @@ def main() -> None:
     judged = Judged(about={"attempt": attempt(), "code": code, "stamps": stamps})
     _judge(judged, wanted, samples, target, truth)
     _conclude(judged, samples, digest)
+
+
+def require_others(wanted: Settings, samples: Sequence[Sample], folder: Path) -> None:
+    """Raises StageError while other runs that share the samples are still to extract some of theirs: this run's own
+    extract cannot do those."""
+    share = wanted.extract
+    if share.world_size == 1:
+        return
+    known = store.entries(folder)
+    every = enumerate(extracting.batches(samples, wanted.batch_size))
+    lacking = {number % share.world_size for number, batch in every if any(s.index not in known for s in batch)}
+    if others := sorted(lacking - {share.rank}):
+        ranks = ", ".join(map(str, others))
+        raise StageError(
+            f"{folder} lacks samples of rank {ranks} of {share.world_size}: not all of theirs are extracted. Let those "
+            "runs end, then relaunch the stage verify."
+        )
 
 
 def _judge(judged: Judged, wanted: Settings, samples: Sequence[Sample], target: Path, truth: Mapping[str, Any]) -> None:
