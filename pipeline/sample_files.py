@@ -28,6 +28,8 @@ SCALES = "hidden_states_scales"
 _NAMES = {"bfloat16": "BF16", "float16": "F16", "float32": "F32", "float8_e4m3fn": "F8_E4M3", "int64": "I64"}
 _LARGEST = 448.0
 """Of float8_e4m3fn."""
+_WIDE = 16 << 20
+"""Bytes of states in 32-bit floats that are quantised at once."""
 
 
 class NotFinite(StageError):
@@ -209,12 +211,19 @@ def serialised(sample: Sample, states: Any, form: str) -> list[Any]:
 
 
 def quantised(states: Any) -> tuple[Any, Any]:
-    """(float8_e4m3fn [S, L, H], float32 [S, 1, 1]), as hs-connectors quantises."""
+    """(float8_e4m3fn [S, L, H], float32 [S, 1, 1]), as hs-connectors quantises, but some tokens at a time: in 32-bit
+    floats a long sample takes many times its memory."""
     import torch
 
-    wide = states.float()
-    scale = (wide.abs().amax(dim=(1, 2), keepdim=True) / _LARGEST).clamp(min=1e-12)
-    return (wide / scale).to(torch.float8_e4m3fn), scale
+    made = torch.empty(states.shape, dtype=torch.float8_e4m3fn)
+    scales = torch.empty((len(states), 1, 1), dtype=torch.float32)
+    step = max(1, _WIDE // (4 * states.shape[1] * states.shape[2]))
+    for start in range(0, len(states), step):
+        rows = slice(start, start + step)
+        wide = states[rows].float()
+        scales[rows] = (wide.abs().amax(dim=(1, 2), keepdim=True) / _LARGEST).clamp(min=1e-12)
+        made[rows] = (wide / scales[rows]).to(torch.float8_e4m3fn)
+    return made, scales
 
 
 def restored(states: Any, scales: Any) -> Any:

@@ -18,8 +18,9 @@ def main() -> None:
     from hs_connectors.transfer import FP8Transfer
     from safetensors.torch import load_file, save
 
-    from pipeline import states
+    from pipeline import sample_files, states
 
+    sample_files._WIDE = 1 << 13  # a few tokens at once, where a sample would be one piece
     reader = FP8Transfer(packed)
     names = sorted(path.name for path in plain.glob("hs_*"))
     same, written = [], []
@@ -29,6 +30,8 @@ def main() -> None:
         values, scales = quantize_tensor_to_fp8(full["hidden_states"])
         same.append(torch.equal(values.float(), small["hidden_states"].float()))
         same.append(torch.equal(scales, small["hidden_states_scales"]))
+        pieces, their_scales = sample_files.quantised(full["hidden_states"])
+        same += [torch.equal(pieces.float(), values.float()), torch.equal(their_scales, scales)]
         taken = reader.get_cached(int(name[3:].partition(".")[0]))
         assert taken is not None
         with states.opened(packed / name) as file:
