@@ -30,4 +30,5 @@ if __name__ == "__main__":
     # Of a processor's time, not of the clock's: a pattern is not to blame for a host that is busy.
     most = math.ceil(float(sys.argv[2]))
     resource.setrlimit(resource.RLIMIT_CPU, (most, most + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # SIGXCPU would leave one
     json.dump(answer(json.loads(sys.argv[1])), sys.stdout)
