@@ -55,7 +55,7 @@ async def test_new_figures_are_asked_for_and_only_what_is_new_travels() -> None:
         host.push_run()
         loss = lambda: app.snapshot.curves["train/1/loss"]  # noqa: E731
         await until(pilot, lambda: loss().last_step == STEPS - 2, "the rest of the curve")
-        assert [asked["have"] for asked in host.asked(protocol.METRICS)][-1]["train/1/loss"] == [1, 150, 150]
+        assert [1, 150, 150] in [asked["have"].get("train/1/loss") for asked in host.asked(protocol.METRICS)]
         assert len(loss().steps) == STEPS / 2
         await until(pilot, lambda: f"{STEPS}/{STEPS}" in screen_text(app), "the end of training")
 
