@@ -291,7 +291,7 @@ class EyasApp(App[None]):
         if self.view != "run":
             await self.go_to("run")
         elif self.snapshot.problem is not None:
-            self.live.dismiss_problem()
+            self.live.dismiss_problem(self.snapshot.problem)
 
     def do_quit(self) -> None:
         run, stage = self.snapshot.run, self.snapshot.live

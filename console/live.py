@@ -177,9 +177,9 @@ class Live:
             self._held = False
             self._catch_up()
 
-    def dismiss_problem(self) -> None:
-        with self._lock:
-            self._set(replace(self._snapshot, problem=None))
+    def dismiss_problem(self, seen: store.Problem) -> None:
+        """What was read; a newer one stays."""
+        self._change(lambda s: replace(s, problem=None) if s.problem is seen else s)
 
     # Callbacks of the session --------------------------------------------------------------------------------
 

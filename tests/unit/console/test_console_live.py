@@ -237,6 +237,19 @@ def test_a_refused_command_shows_the_host_s_sentence_and_remedy_until_one_succee
     assert screen.told == ["extract: attempt 2 started."]
 
 
+def test_what_is_put_away_is_the_problem_that_was_read(open_screen) -> None:  # type: ignore[no-untyped-def]
+    host = FakeSession(failed_run(), PATCHES, LOG)
+    screen = open_screen(host)
+    screen.until(lambda s: s.log.count and s.patches and not s.pending)
+    host.on_push({"ev": protocol.FAILED, "error": {"message": "first"}})
+    read = screen.until(lambda s: s.problem).problem
+    host.on_push({"ev": protocol.FAILED, "error": {"message": "second"}})
+    screen.live.dismiss_problem(read)
+    assert screen.live.snapshot.problem.message == "second"
+    screen.live.dismiss_problem(screen.live.snapshot.problem)
+    assert screen.live.snapshot.problem is None
+
+
 def test_a_fault_of_our_own_is_shown_and_the_lane_lives_on(open_screen) -> None:  # type: ignore[no-untyped-def]
     host = FakeSession(failed_run(), PATCHES, LOG)
     screen = open_screen(host)
