@@ -254,20 +254,20 @@ class EyasApp(App[None]):
             self.live.show_attempt(key)
 
     def do_run(self) -> None:
+        run = self.snapshot.run
+
         def chosen(stage: str | None) -> None:
-            if stage is None:
-                return
-            if stage:
-                self.live.relaunch(stage)
-            else:
+            if stage and run is not None:
+                self.live.relaunch(run.run, stage)
+            elif stage is not None:
                 self.live.start_run()
 
-        self.push_screen(ChooseRun(self.snapshot.link.host, self.snapshot.run), chosen)
+        self.push_screen(ChooseRun(self.snapshot.link.host, run), chosen)
 
     async def do_relaunch(self) -> None:
         run = self.snapshot.run
         if run is not None and run.failed_stage is not None:
-            self.live.relaunch(run.failed_stage.name)
+            self.live.relaunch(run.run, run.failed_stage.name)
             await self.go_to("run")
 
     def do_stop(self) -> None:
@@ -277,7 +277,7 @@ class EyasApp(App[None]):
 
         def answered(stop: bool | None) -> None:
             if stop:
-                self.live.stop()
+                self.live.stop(run.run)
 
         self.push_screen(ConfirmStop(self.snapshot.link.host, run.run, stage, stage.latest), answered)
 

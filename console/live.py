@@ -132,11 +132,11 @@ class Live:
     def start_run(self) -> None:
         self._command(self._runs, "starting a run", self._start_run)
 
-    def relaunch(self, stage: str) -> None:
-        self._command(self._runs, f"relaunching {stage}", lambda: self._relaunch(stage))
+    def relaunch(self, run: str, stage: str) -> None:
+        self._command(self._runs, f"relaunching {stage}", lambda: self._relaunch(run, stage))
 
-    def stop(self) -> None:
-        self._command(self._runs, "stopping", self._stop)
+    def stop(self, run: str) -> None:
+        self._command(self._runs, "stopping", lambda: self._stop(run))
 
     def turn_to(self, run: str) -> None:
         """Show another run."""
@@ -263,15 +263,13 @@ class Live:
         answer = self._host.request(protocol.START, request_id=request_id or uuid.uuid4().hex, **params)
         self._show_run(str(answer["run"]))
 
-    def _relaunch(self, stage: str) -> None:
+    def _relaunch(self, run: str, stage: str) -> None:
         params = self._params()
-        answer = self._host.request(
-            protocol.RELAUNCH, run=self._snapshot.watching, stage=stage, request_id=uuid.uuid4().hex, **params
-        )
+        answer = self._host.request(protocol.RELAUNCH, run=run, stage=stage, request_id=uuid.uuid4().hex, **params)
         self._tell(f"{answer['stage']}: attempt {answer['attempt']} started.", "information")
 
-    def _stop(self) -> None:
-        answer = self._host.request(protocol.STOP, run=self._snapshot.watching)
+    def _stop(self, run: str) -> None:
+        answer = self._host.request(protocol.STOP, run=run)
         self._tell(f"{answer['stage']}: attempt {answer['attempt']} is being stopped.", "information")
 
     def _save_switch(self, patch_id: str, to: store.Switch) -> None:

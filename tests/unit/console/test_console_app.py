@@ -8,7 +8,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from console_fakes import PATCHES, RUN, FakeProject, LinkState, running_run
+from console_fakes import LOG, PATCHES, RUN, FakeProject, FakeSession, LinkState, running_run
 from console_pilot import SIZES, failed, log_view, opened, running, screen_text, session, until
 from rich.cells import cell_len
 from textual.widgets import Button
@@ -123,6 +123,24 @@ async def test_stop_is_sent_when_the_stop_button_is_focused_and_entered(keys: tu
     host = running()
     async with opened(host) as (_, pilot):
         await pilot.press("K", *keys)
+        await until(pilot, lambda: host.asked(protocol.STOP) == [{"run": RUN}], "STOP")
+
+
+async def test_what_is_stopped_is_the_run_that_was_named_whatever_the_screen_turns_to_meanwhile() -> None:
+    gate = threading.Event()
+
+    class Slow(FakeSession):
+        def request(self, op: str, /, **params: object) -> dict[str, object]:
+            return super().request(op, **params) if op != protocol.START or gate.wait(60) else {}
+
+    host = Slow(running_run(), PATCHES, LOG)
+    async with opened(host) as (app, pilot):
+        app.live.start_run()
+        app.live.turn_to("20260301T041500Z-5eed0002")
+        await pilot.press("K")
+        assert RUN in screen_text(app)
+        await pilot.press("tab", "enter")
+        gate.set()
         await until(pilot, lambda: host.asked(protocol.STOP) == [{"run": RUN}], "STOP")
 
 

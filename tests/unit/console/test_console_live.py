@@ -85,7 +85,7 @@ def test_it_starts_a_run_at_once_when_told_to_and_only_once_over_reconnects(open
     screen.until(lambda s: s.run)
     host.on_link(LinkState("waiting", "lost", retry_in=1.0))
     host.on_link(LinkState("connected"))
-    screen.live.stop()  # in the same lane: whatever the reconnect set off is done by then
+    screen.live.stop(RUN)  # in the same lane: whatever the reconnect set off is done by then
     screen.until(lambda s: s.link.phase == "connected" and screen.told)
     (asked,) = host.asked(protocol.START)
     assert asked["project"] == "story"
@@ -104,7 +104,7 @@ def test_a_link_lost_while_the_run_is_started_starts_no_second_one(open_screen) 
     host = Flapping(running_run(), PATCHES, LOG)
     screen = open_screen(host, start=True)
     screen.until(lambda s: s.run)
-    screen.live.stop()  # in the same lane, behind whatever the reconnect set off
+    screen.live.stop(RUN)  # in the same lane, behind whatever the reconnect set off
     screen.until(lambda _: screen.told)
     assert len(host.asked(protocol.START)) == 1
 
@@ -185,7 +185,7 @@ def test_a_command_that_succeeds_takes_no_problem_away_that_came_while_it_ran(op
     screen = open_screen(host)
     opened.set()
     assert screen.until(lambda s: s.problem and not s.pending).problem.message == "the link to gpu-box ended"
-    screen.live.stop()
+    screen.live.stop(RUN)
     screen.until(lambda s: screen.told and not s.problem)
 
 
@@ -227,12 +227,12 @@ def test_a_refused_command_shows_the_host_s_sentence_and_remedy_until_one_succee
     screen = open_screen(host)
     screen.until(lambda s: s.log.count and s.patches)
     host.refuse[protocol.RELAUNCH] = RemoteError("busy", "extract is running\x1b[2J", "stop it first")
-    screen.live.relaunch("extract")
+    screen.live.relaunch(RUN, "extract")
     problem = screen.until(lambda s: s.problem).problem
     assert problem is not None
     assert (problem.message, problem.remedy) == ("extract is running␛", "stop it first")
     del host.refuse[protocol.RELAUNCH]
-    screen.live.relaunch("extract")
+    screen.live.relaunch(RUN, "extract")
     screen.until(lambda s: s.problem is None)
     assert screen.told == ["extract: attempt 2 started."]
 
@@ -255,9 +255,9 @@ def test_a_fault_of_our_own_is_shown_and_the_lane_lives_on(open_screen) -> None:
     screen = open_screen(host)
     screen.until(lambda s: s.log.count and s.patches)
     host.refuse[protocol.STOP] = KeyError("odd")  # type: ignore[assignment]
-    screen.live.stop()
+    screen.live.stop(RUN)
     screen.until(lambda s: s.problem and s.problem.message.startswith("KeyError"))
-    screen.live.relaunch("extract")
+    screen.live.relaunch(RUN, "extract")
     screen.until(lambda s: s.problem is None)
 
 
