@@ -17,7 +17,6 @@ from console.app import EyasApp
 from console.screens.dialogs import ChooseRun, ConfirmStop, Help
 from console.screens.patches import PatchesScreen
 from console.screens.tracebacks import TracebacksScreen
-from console.widgets.gpus import Gpus
 from console.widgets.rail import Rail
 from remote import protocol
 from remote.logs.findings import Stall
@@ -67,9 +66,8 @@ async def test_what_stands_still_is_said_while_it_runs() -> None:
 
 async def test_old_figures_say_how_old_they_are() -> None:
     async with opened(running()) as (app, pilot):
-        app.query_one(Gpus).show(app.snapshot, 100.0 + 12.0)
-        await pilot.pause()
-        assert "figures are 12s old" in screen_text(app)
+        app.clock = lambda: 100.0 + 12.0
+        await until(pilot, lambda: "figures are 12s old" in screen_text(app), "the age")
 
 
 async def test_relaunch_asks_the_host_for_the_failed_stage() -> None:
