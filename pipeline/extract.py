@@ -8,7 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from compat import record
-from pipeline import dataset, extracting, model_folder, origin, products, scratch, settings, sharding, space, stages
+from pipeline import (
+    dataset,
+    extracting,
+    model_folder,
+    origin,
+    prepared,
+    products,
+    scratch,
+    settings,
+    sharding,
+    space,
+    stages,
+)
 from pipeline.dataset import Sample
 from pipeline.engine import backend
 from pipeline.engine.driver import activate_driver
@@ -26,6 +38,7 @@ def main() -> None:
     samples = dataset.read(products.dataset())
     target = products.target(wanted)
     _check(target)
+    prepared.require(wanted, target, products.dataset())
     layers = origin.layers(wanted, target)
     store = Store(_folder(share.folder), origin.of(wanted, target))
     every = extracting.batches(samples, wanted.batch_size)

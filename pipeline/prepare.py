@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from pipeline import conversations, dataset, masking, products, settings
+from pipeline import conversations, dataset, masking, prepared, products, settings
 from pipeline.chat.load import Chat, chat_of
 from pipeline.conversations import Conversation
 from pipeline.dataset import Sample
@@ -52,10 +52,7 @@ def main() -> None:
         raise StageError(f"Neither {first.place} nor any other conversation can become a sample. {error}") from error
     tally = Tally()
     about = {
-        "conversations": wanted.conversations,
-        "target": str(target),
-        "max_length": wanted.max_length,
-        "long": wanted.long,
+        **prepared.of(wanted, target),
         "chat_format": chat.name,
         "marks": chat.marks.to_json() if chat.marks else None,
     }
