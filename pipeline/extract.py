@@ -26,7 +26,6 @@ from pipeline.engine import backend
 from pipeline.engine.driver import activate_driver
 from pipeline.extracting import Batch
 from pipeline.layers import Layers
-from pipeline.problem import Problem
 from pipeline.report import Pace, StageError, artifact, attempt, metric, note, progress
 from pipeline.settings import Settings
 from pipeline.store import MANIFEST, Store
@@ -37,7 +36,7 @@ def main() -> None:
     share = wanted.extract
     samples = dataset.read(products.dataset())
     target = products.target(wanted)
-    _check(target)
+    model_folder.require(target)
     prepared.require(wanted, target, products.dataset())
     layers = origin.layers(wanted, target)
     store = Store(_folder(share.folder), origin.of(wanted, target))
@@ -71,14 +70,6 @@ def main() -> None:
         else:
             _side_by_side(wanted, chosen, telling, todo, missing)
     telling.sum_up()
-
-
-def _check(target: Path) -> None:
-    """Raises StageError for a model folder that has lost a file since the plan, before it costs a load."""
-    try:
-        model_folder.check(target)
-    except Problem as problem:
-        raise StageError(f"{problem.message} {problem.remedy}") from problem
 
 
 class Telling:

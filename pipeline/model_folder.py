@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.problem import Problem
+from pipeline.report import StageError
 
 _NUMBERED = re.compile(r"(.+)-\d+-of-(\d{1,6})\.safetensors")
 HEADER_CAP = 100 << 20
@@ -55,6 +56,14 @@ def check(folder: Path) -> Model:
         positions if isinstance(positions, int) else None,
         tokens if isinstance(tokens, int) else None,
     )
+
+
+def require(folder: Path) -> None:
+    """Raises StageError for a model folder that has lost a file since the plan, before it costs a load."""
+    try:
+        check(folder)
+    except Problem as problem:
+        raise StageError(f"{problem.message} {problem.remedy}") from problem
 
 
 def check_shard(path: Path) -> None:

@@ -17,7 +17,19 @@ from pathlib import Path
 from typing import Any
 
 from compat.switches import VARIABLE
-from pipeline import dataset, environments, extracting, origin, products, scratch, settings, stages, store, verified
+from pipeline import (
+    dataset,
+    environments,
+    extracting,
+    model_folder,
+    origin,
+    products,
+    scratch,
+    settings,
+    stages,
+    store,
+    verified,
+)
 from pipeline.dataset import Sample
 from pipeline.engine import backend
 from pipeline.engine.driver import activate_driver
@@ -68,6 +80,7 @@ def main() -> None:
     target, folder = products.target(wanted), products.hidden_states()
     if not (folder / store.MANIFEST).exists():
         raise StageError(f"There are no hidden states in {folder}; run the stage extract first.")
+    model_folder.require(target)
     require_others(wanted, samples, folder)
     truth = origin.of(wanted, target)
     digest, code = store.data_digest(folder, samples), _code(truth)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from safetensors_files import write_model
 from saved_states import save
 
-from pipeline import verify
+from pipeline import dataset, origin, products, verify
 from pipeline.dataset import Sample
 from pipeline.extract_settings import ExtractSettings
 from pipeline.report import StageError
@@ -30,6 +32,23 @@ def test_a_file_that_cannot_be_read_is_a_fault_although_its_checksum_is_right(tm
     assert "3 of 3 samples" in faults["rows"].sentence and "cannot be read as hidden states" in faults["rows"].sentence
     assert found.faulty() == dict.fromkeys(range(3), "unreadable file")
     assert sum(told) == 3
+
+
+def test_a_target_that_has_lost_a_shard_is_not_called_another_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = write_model(tmp_path / "model")
+    attempt = tmp_path / "run" / "verify" / "1"
+    attempt.mkdir(parents=True)
+    (attempt / "spec.json").write_text(json.dumps({"settings": {"run": {"target": str(target)}}}))
+    monkeypatch.setenv("EYAS_RUN", str(tmp_path / "run"))
+    monkeypatch.setenv("EYAS_ATTEMPT", str(attempt))
+    dataset.write(products.dataset(), SAMPLES, {})
+    save(Store(products.hidden_states(), origin.of(Settings(), target)), SAMPLES[0], b"states")
+    shard = target / "model-00002-of-00003.safetensors"
+    shard.unlink()
+    with pytest.raises(StageError, match=f"lacks 1 of 3 shards; the first is {shard.name}"):
+        verify.main()
 
 
 def test_a_run_that_shares_its_samples_is_told_which_ranks_are_not_done(tmp_path: Path) -> None:
