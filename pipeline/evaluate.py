@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 import traceback
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compat.switches import VARIABLE
 from pipeline import dataset, files, loadcheck, products, settings, verified
 from pipeline.dataset import Sample
 from pipeline.draft import acceptance, alarm, checkpoints, measure, prompts, serve
@@ -130,6 +132,7 @@ def _binding(wanted: Settings, folder: Path, asked: Task) -> str:
         ],
         "versions": loadcheck.versions(),
         "dtype": loadcheck.number_format(wanted),
+        "switches": os.environ.get(VARIABLE, ""),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

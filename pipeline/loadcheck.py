@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from compat import record
+from compat.switches import VARIABLE
 from pipeline import dataset, files, identity, origin, products, settings, verified, vocabulary
 from pipeline.dataset import Sample
 from pipeline.draft import acceptance, measure, profile, prompts, target_folder
@@ -85,6 +86,7 @@ def binding(wanted: Settings, target: Path, mappings: str) -> str:
         "profile": asdict(profile.serving(wanted)),
         "versions": versions(),
         "tensor_parallel": wanted.tensor_parallel,
+        "switches": os.environ.get(VARIABLE, ""),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

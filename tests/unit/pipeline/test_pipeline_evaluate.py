@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from compat.switches import VARIABLE
 from pipeline import evaluate, export, files, loadcheck, products, settings
 from pipeline.draft import alarm, serve
 from pipeline.draft.acceptance import Answer
@@ -110,3 +111,15 @@ def test_too_little_is_refused_each_time_and_without_measuring_again(measured: d
     with pytest.raises(StageError, match="asks for 3"):
         evaluate._judge_length(asked, found)
     evaluate._judge_length(settings.parse({}), found)
+
+
+def test_patches_that_are_switched_have_it_measured_again(
+    measured: dict[str, Any], asked: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best = products.checkpoints() / "best"
+    (best / "config.json").write_text("{}")
+    wanted = settings.parse({"run": {"dtype": "float32"}})
+    before = evaluate._binding(wanted, best, asked)
+    assert evaluate._binding(wanted, best, asked) == before
+    monkeypatch.setenv(VARIABLE, '{"off": ["cpu-rotary"]}')
+    assert evaluate._binding(wanted, best, asked) != before

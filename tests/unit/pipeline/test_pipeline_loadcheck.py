@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from compat.switches import VARIABLE
 from pipeline import environments, loadcheck, settings, stages
 from pipeline.draft import profile
 
@@ -29,7 +30,9 @@ def test_the_cause_is_the_workers_error_and_not_what_it_led_to(tmp_path: Path) -
     assert loadcheck.cause(tmp_path / "none", 0) == ""
 
 
-def test_a_check_is_of_its_target_vocabulary_shape_and_engine(tmp_path: Path) -> None:
+def test_a_check_is_of_its_target_vocabulary_shape_engine_and_switches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"num_hidden_layers": 8}))
 
     def bound(mappings: str = "m", **stage: Any) -> str:
@@ -45,6 +48,9 @@ def test_a_check_is_of_its_target_vocabulary_shape_and_engine(tmp_path: Path) ->
     ]
     (tmp_path / "config.json").write_text(json.dumps({"num_hidden_layers": 9}))
     assert len({first, bound(), *others}) == 6
+    before = bound()
+    monkeypatch.setenv(VARIABLE, '{"off": ["cpu-rotary"]}')
+    assert bound() != before
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"bound": "b", "engine": "e"}'])
