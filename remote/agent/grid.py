@@ -19,6 +19,13 @@ from remote.agent.shared import THROUGH
 from remote.protocol import RemoteError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+AXES: Mapping[str, tuple[str, ...]] = {
+    "lr": ("stage", "train", "lr"),
+    "ttt_steps": ("stage", "train", "ttt_steps"),
+    "epochs": ("stage", "train", "epochs"),
+    "draft_vocabulary": ("run", "draft_vocabulary"),
+}
+"""Axis -> the setting that it varies."""
 
 
 class Grid:
@@ -155,6 +162,22 @@ def after_data(stages: list[dict[str, Any]], gpus: list[str] | None = None) -> l
         # The base ended before an environment of the draft stages was needed.
         rest = [*(stage for stage in stages if stage["name"] == "provision"), *rest]
     return pinned(rest, gpus or [])
+
+
+def with_values(settings: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The base's settings with one point's values; a base that ended before training goes on to the end."""
+    changed: dict[str, Any] = dict(settings)
+    changed["run"] = dict(settings.get("run") or {})
+    for name, value in values.items():
+        *tables, key = AXES[name]
+        inner = changed
+        for table in tables:
+            inner[table] = dict(inner.get(table) or {})
+            inner = inner[table]
+        inner[key] = value
+    if changed["run"].get("until") in ("provision", "target", "prepare", "extract", THROUGH):
+        changed["run"].pop("until")
+    return changed
 
 
 def go_on(run: Run, secrets: Mapping[str, str]) -> list[str]:

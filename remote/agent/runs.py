@@ -13,7 +13,7 @@ from typing import Any
 
 from remote.agent import files, processes, provenance
 from remote.agent.attempts import Order, begin, ensure_begun, no_space, refuse_while_live
-from remote.agent.grid import after_data
+from remote.agent.grid import after_data, with_values
 from remote.agent.launch import CODE, NotBegun, launch
 from remote.agent.layout import Run, State, is_stage_name, new_run_id
 from remote.agent.plan import Plan, make_plan
@@ -99,6 +99,8 @@ class Runs:
         if again is None:
             refuse_while_live(run, [s["name"] for s in described["plan"]])
         given = dict(settings) if settings is not None else dict(described.get("settings") or {})
+        if described.get("point"):  # of a sweep: its values are its own, whatever the project's settings say
+            given = with_values(given, described["point"])
         plan = self._plan(given, run, described) if again is None else None
         with self._lock(run):
             again = self._attempt_requested(run, name, request_id)

@@ -13,23 +13,16 @@ from typing import Any
 from remote.agent import files
 from remote.agent.curves import AttemptCurves, Curve
 from remote.agent.gpus import GpuSampler
-from remote.agent.grid import Grid, after_data
+from remote.agent.grid import AXES, Grid, after_data, with_values
 from remote.agent.layout import RUN_ID, Run, State, new_run_id
 from remote.agent.plan import make_plan
 from remote.agent.runs import Runs
-from remote.agent.shared import THROUGH, data_of, share
+from remote.agent.shared import data_of, share
 from remote.agent.view import RunReader
 from remote.protocol import RemoteError
 from remote.views import PointView, SweepView
 
 POINTS_MAX = 64
-AXES: Mapping[str, tuple[str, ...]] = {
-    "lr": ("stage", "train", "lr"),
-    "ttt_steps": ("stage", "train", "ttt_steps"),
-    "epochs": ("stage", "train", "epochs"),
-    "draft_vocabulary": ("run", "draft_vocabulary"),
-}
-"""Axis -> the setting that it varies."""
 FREE_MEMORY = 0.05
 """Share of a GPU's memory up to which nobody counts as using it: the driver takes some itself."""
 TOLD = ("train", "evaluate")
@@ -114,7 +107,7 @@ class Sweeps:
             listed = []
             for values in points:
                 run = Run(os.path.join(self._state.runs, new_run_id()))
-                settings = _with(given, values)
+                settings = with_values(given, values)
                 plan = after_data(make_plan(settings, run.folder, self._runs.bundle).stages)
                 made.append(run)
                 self._create(run, base, data, grid, values, settings, plan, project, switches)
@@ -272,22 +265,6 @@ def _points(axes: Mapping[str, Any]) -> list[dict[str, Any]]:
         count = len(found) if axes else 0
         raise RemoteError("bad_request", f"the grid has {count} points", f"1 to {POINTS_MAX} are taken")
     return found
-
-
-def _with(settings: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The base's settings with one point's values; a base that ended before training goes on to the end."""
-    changed: dict[str, Any] = dict(settings)
-    changed["run"] = dict(settings.get("run") or {})
-    for name, value in values.items():
-        *tables, key = AXES[name]
-        inner = changed
-        for table in tables:
-            inner[table] = dict(inner.get(table) or {})
-            inner = inner[table]
-        inner[key] = value
-    if changed["run"].get("until") in ("provision", "target", "prepare", "extract", THROUGH):
-        changed["run"].pop("until")
-    return changed
 
 
 def _gpus_of_a_point(settings: Mapping[str, Any]) -> int:

@@ -130,6 +130,22 @@ def test_a_point_that_fails_does_not_hold_the_others_up(host: FakeHost) -> None:
     assert [stage.name for stage in host.view(first.name).stages] == ["train", "evaluate"]
 
 
+def test_a_point_that_is_relaunched_keeps_its_values_whatever_the_project_s_settings_are(host: FakeHost) -> None:
+    run = base(host)
+    made, view = begin(host, run, {"lr": [0.1], "epochs": [7]})
+    point = view.points[0].run
+    host.over(host.attempt(point, "evaluate"))
+    described = Path(host.folder) / "runs" / run / "run.json"
+    project = json.loads(described.read_text())["settings"]
+    project["stage"]["train"] |= {"lr": 0.9, "epochs": 1, "patience": 2}
+    host.relaunch(point, "train", settings=project)
+    host.over(host.attempt(point, "evaluate", 2))
+    assert states(made, view) == ["done"]
+    asked = json.loads(Path(host.attempt(point, "train", 2).folder, "spec.json").read_text())["settings"]
+    assert asked["stage"]["train"] == {"lr": 0.1, "epochs": 7, "patience": 2}
+    assert json.loads((described.parent.parent / point / "run.json").read_text())["settings"] == asked
+
+
 def stopped(host: FakeHost) -> tuple[Sweeps, SweepView]:
     """A sweep of two points that was stopped while the first trained."""
     run = base(host)
