@@ -70,6 +70,7 @@ def start_params(archive: Archive, project: Project, places: Mapping[str, str], 
         **own,
         "settings": {"run": run, "stage": _stages(archive, places), "environment": environment},
         "switches": archive.about.get("switches") or own["switches"],
+        "repeats": archive.run,
     }
 
 

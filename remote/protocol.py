@@ -25,7 +25,7 @@ SILENCE = 15.0
 
 # Requests and their results -------------------------------------------------------------------------------
 HELLO = "hello"  # push, first line: version, min_version, python, host, uid, boot_id, now, state, bundle, cpus
-START = "start"  # settings, project, request_id, switches, secrets -> {"run": id}
+START = "start"  # settings, project, request_id, switches, secrets, repeats? (a run elsewhere) -> {"run": id}
 RELAUNCH = "relaunch"  # run, stage, request_id, switches, secrets, settings? -> {"run", "stage", "attempt"}
 STOP = "stop"  # run -> {"stage", "attempt"} that is being stopped
 LIST = "list"  # project (None: all) -> {"runs": [RunView without findings], "more": number left out}, newest first

@@ -38,8 +38,10 @@ class Runs:
         request_id: str,
         switches: Mapping[str, Any],
         secrets: Mapping[str, str],
+        repeats: str = "",
     ) -> str:
         """Plan a run and start its first stage. Returns the run's id; a request_id seen before gives the same run.
+        `repeats` names the run whose archive has these settings: a relaunch keeps them.
 
         Raises RemoteError and leaves nothing on disk.
         """
@@ -54,6 +56,7 @@ class Runs:
             "project": project,
             "created": time.time(),
             "request_id": request_id,
+            **({"repeats": repeats} if repeats else {}),
             **self._asked(plan, settings, switches),
         }
         try:
@@ -101,6 +104,8 @@ class Runs:
         given = dict(settings) if settings is not None else dict(described.get("settings") or {})
         if described.get("point"):  # of a sweep: its values are its own, whatever the project's settings say
             given = with_values(given, described["point"])
+        if described.get("repeats"):  # an archive's run: the settings of the project that it is in are of other runs
+            given = {**(described.get("settings") or {}), "environment": given.get("environment") or {}}
         plan = self._plan(given, run, described) if again is None else None
         with self._lock(run):
             again = self._attempt_requested(run, name, request_id)

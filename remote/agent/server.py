@@ -239,11 +239,11 @@ class Agent:
     def _start(self, request: Request) -> None:
         settings, secrets = mapping(request, "settings"), secrets_of(request)
         project, request_id = text(request, "project"), text(request, "request_id")
-        switches = mapping(request, "switches", {})
+        switches, repeats = mapping(request, "switches", {}), text(request, "repeats") if request.get("repeats") else ""
         self._later(
             self._changes,
             request,
-            lambda: {"run": self._runs.start(settings, project, request_id, switches, secrets)},
+            lambda: {"run": self._runs.start(settings, project, request_id, switches, secrets, repeats)},
         )
 
     def _relaunch(self, request: Request) -> None:

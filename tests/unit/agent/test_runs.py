@@ -126,6 +126,20 @@ def test_a_relaunch_is_a_new_attempt_with_the_switches_given_and_the_stages_afte
     assert [a.number for a in host.view(run).stages[1].attempts] == [1, 2]
 
 
+def test_a_relaunch_of_an_archive_s_run_keeps_its_settings_but_takes_this_host_s_environments(host: FakeHost) -> None:
+    run = host.start(sh("one", "exit 1"), repeats="20260301T031500Z-5eed0001")
+    host.over(host.attempt(run, "one"))
+    project = {
+        "stages": [sh("one", "true")],
+        "run": {"target": "another"},
+        "environment": {"current": {"python": "/p"}},
+    }
+    host.relaunch(run, "one", settings=project)
+    assert host.over(host.attempt(run, "one", 2)).view.rc == 1
+    asked = json.loads(Path(host.attempt(run, "one", 2).spec).read_text())["settings"]
+    assert asked == {"stages": [sh("one", "exit 1")], "environment": {"current": {"python": "/p"}}}
+
+
 def test_a_relaunch_plans_anew_from_the_current_bundle(host: FakeHost, tmp_path: Path) -> None:
     run = host.start(sh("one", "exit 1"))
     host.over(host.attempt(run, "one"))

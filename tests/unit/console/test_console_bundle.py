@@ -226,6 +226,7 @@ def test_a_run_is_started_with_the_archive_s_settings_and_this_host_s_environmen
     }
     assert params["switches"] == RUN_JSON["switches"]
     assert (params["project"], params["secrets"]) == ("mine", {"A": "b"})
+    assert params["repeats"] == read.run
 
 
 def test_the_sets_of_prompts_inside_are_handed_in_as_well(tmp_path: Path) -> None:
