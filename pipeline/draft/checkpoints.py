@@ -127,11 +127,12 @@ def mark_best(folder: Path, checkpoint: str) -> None:
     files.sync_folder(folder)
 
 
-def prune(folder: Path, kept: int = KEPT) -> None:
-    """Keeps the best checkpoint and the newest `kept`; the best, where it is older, without what training needs."""
+def prune(folder: Path, step: int, kept: int = KEPT) -> None:
+    """Keeps the best checkpoint and the newest `kept` up to `step`, that of the training now; the best, where it is
+    older, without what training needs. Those behind it are not whole, or training would have gone on from there."""
     link = folder / BEST
     favourite = link.readlink().name if link.is_symlink() else ""
-    for checkpoint in every(folder)[:-kept]:
+    for checkpoint in [found for found in every(folder) if found.step <= step][:-kept]:
         if checkpoint.folder.name == favourite:
             _lighten(checkpoint.folder)
         else:

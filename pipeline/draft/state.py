@@ -44,7 +44,7 @@ def save(trainer: Any, folder: Path, position: Position) -> None:
             torch.save(state, half / checkpoints.RESUME)
 
         checkpoints.publish(folder, position.step, fill)
-        checkpoints.prune(folder)
+        checkpoints.prune(folder, position.step)
     if trainer.is_distributed:
         import torch.distributed
 

@@ -74,7 +74,7 @@ def test_the_best_is_a_whole_folder_or_a_sentence(tmp_path: Path) -> None:
 def test_the_best_and_the_newest_are_kept(tmp_path: Path) -> None:
     made = make(tmp_path, 10, 20, 30, 40)
     checkpoints.mark_best(tmp_path, made[1].name)
-    checkpoints.prune(tmp_path)
+    checkpoints.prune(tmp_path, 40)
     assert [c.step for c in checkpoints.every(tmp_path)] == [20, 30, 40]
     assert checkpoints.best(tmp_path) == made[1]
     assert not (made[1] / checkpoints.RESUME).exists()
@@ -83,10 +83,25 @@ def test_the_best_and_the_newest_are_kept(tmp_path: Path) -> None:
     assert found is not None and found.step == 40
 
 
+def test_damaged_ones_behind_the_training_take_no_place_of_those_that_it_makes(tmp_path: Path) -> None:
+    for path in make(tmp_path, 10, 80, 90)[1:]:
+        (path / "model.safetensors").write_bytes(b"")
+    for step in (20, 30):  # of a training that went on from 10
+        make(tmp_path, step)
+        checkpoints.prune(tmp_path, step)
+    assert [c.step for c in checkpoints.every(tmp_path)] == [20, 30, 80, 90]
+    make(tmp_path, 85)
+    checkpoints.prune(tmp_path, 85)
+    assert [c.step for c in checkpoints.every(tmp_path)] == [80, 85, 90]
+    make(tmp_path, 90, 95)
+    checkpoints.prune(tmp_path, 95)
+    assert [c.step for c in checkpoints.every(tmp_path)] == [90, 95]
+
+
 def test_a_pruned_best_is_not_gone_on_from(tmp_path: Path) -> None:
     made = make(tmp_path, 10, 20, 30)
     checkpoints.mark_best(tmp_path, made[0].name)
-    checkpoints.prune(tmp_path)
+    checkpoints.prune(tmp_path, 30)
     for path in made[1:]:
         (path / "model.safetensors").write_bytes(b"")
     told: list[str] = []
