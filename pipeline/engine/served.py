@@ -30,6 +30,9 @@ TRIES = 4
 PAUSE_S = 1.0
 """Before the second try; twice as long before each further one."""
 TIMEOUT_S = 120.0
+"""For a connection, and for the answer to a request that nothing stands before."""
+SLOWEST = 200
+"""Tokens a second that a server computes at the least: a request waits there for those that came before it."""
 THREADS = 64
 TOLD = 20
 """Likeliest tokens of a position that are asked for: what a server tells of where it is not told otherwise."""
@@ -49,6 +52,7 @@ class Engine:
         self._layers = len(layers)
         self._server = _Server(endpoint)
         self._model = self._served(target, max_length)
+        self._server.patience = TIMEOUT_S + THREADS * max_length / SLOWEST
         self._vocabulary = int(text_config(target)["vocab_size"])
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
         self._asked: set[Future[Written]] = set()
@@ -169,6 +173,8 @@ class _Server:
         self._base = parts.path.rstrip("/")
         self._own = threading.local()
         self._dead = False
+        self.patience = TIMEOUT_S
+        """Seconds that an answer is waited for, of connections that are made from now on."""
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The answer's JSON. Raises StageError naming the server and the last failure."""
@@ -220,7 +226,13 @@ class _Server:
             kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
             kept = self._own.connection = kind(self._host, self._port, timeout=TIMEOUT_S)
             kept.connect()
+            kept.sock.settimeout(self.patience)
             kept.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # A host that is gone without a word is noticed long before.
+            kept.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6)):
+                if hasattr(socket, name):
+                    kept.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         return kept
 
     def _drop(self) -> None:

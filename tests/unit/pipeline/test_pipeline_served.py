@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,6 +30,8 @@ class Faulty(ThreadingHTTPServer):
         self.requests = 0
         self.more: dict[str, Any] = {}
         self.status = 503
+        self.seconds = 0.0
+        """That an answer takes."""
         self.lock = threading.Lock()
 
 
@@ -49,6 +52,7 @@ class Handler(BaseHTTPRequestHandler):
         if fails:
             self._answer(self.server.status, {"error": "busy"})
             return
+        time.sleep(self.server.seconds)
         path = self.server.storage / f"{number}.safetensors"
         path.touch()
         choice = {"prompt_token_ids": request["prompt"]}
@@ -94,6 +98,17 @@ def test_what_fails_is_asked_for_again(server: Faulty) -> None:
     assert server.requests == 5
     assert [one.path.exists() for one in taken] == [True, True]
     assert len({one.path for one in taken}) == 2
+
+
+def test_an_answer_is_waited_for_as_long_as_what_stands_before_it_may_take(
+    server: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """64 prompts of 8,192 tokens are minutes of work for a large target."""
+    monkeypatch.setattr(served, "TIMEOUT_S", 1.0)
+    server.seconds = 1.5
+    with engine(server) as loaded:
+        assert len(list(loaded.take([[1, 2, 3], [4, 5]]))) == 2
+    assert server.requests == 2
 
 
 def test_what_nobody_took_is_not_left_with_the_server(server: Faulty) -> None:
