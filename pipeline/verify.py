@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import compat
 from compat.switches import VARIABLE
 from pipeline import (
     dataset,
@@ -233,8 +234,9 @@ def _passed_before(digest: str, code: str, stamps: str) -> bool:
 def _code(truth: Mapping[str, Any]) -> str:
     """sha256 over what a verdict depends on beside the data: the stages' code, patches, environment and origin."""
     found = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        found.update(path.read_bytes())
+    for package in (Path(__file__).parent, Path(str(compat.__file__)).parent):
+        for path in sorted(package.rglob("*.py")):
+            found.update(path.read_bytes())
     found.update(json.dumps([truth, os.environ.get(VARIABLE, ""), sys.executable]).encode())
     return found.hexdigest()
 
@@ -257,7 +259,7 @@ def _trainer(wanted: Settings) -> Path | None:
     try:
         if own:
             return environments.site_of(stages.DRAFT_PAIR, own)
-        made = environments.locate(stages.DRAFT_PAIR, environments.base_python(stages.DRAFT_PAIR)[1])
+        made = environments.of(wanted, stages.DRAFT_PAIR)
     except Problem:
         return None
     return made.site if made.complete else None
