@@ -22,13 +22,14 @@ class SteadyPilot(Pilot[None]):
     async def pause(self, delay: float | None = None) -> None:
         await super().pause(delay)
         await self._quiet()
-        if self.app.is_running:
-            self.app.screen._on_timer_update()
 
     async def _quiet(self) -> None:
-        """Until all queues are empty twice: a widget may be in the midst of what it took from its queue."""
+        """Until all is laid out and painted and all queues are empty twice: a widget may be in the midst of what it
+        took from its queue."""
         deadline, empty = time.monotonic() + 30, 0
         while empty < 2 and self.app.is_running and time.monotonic() < deadline:
             await self._wait_for_screen()
+            if self.app.is_running:
+                self.app.screen._on_timer_update()
             queues = [self.app, *(node for screen in self.app.screen_stack for node in screen.walk_children())]
             empty = 0 if any(pump.message_queue_size for pump in (*queues, *self.app.screen_stack)) else empty + 1

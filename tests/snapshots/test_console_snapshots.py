@@ -38,7 +38,9 @@ def still_app(factory: Any) -> EyasApp:
     return app
 
 
-def settled(*keys: str, ready: Callable[[Snapshot], object]) -> Callable[[Pilot[None]], Any]:
+def settled(
+    *keys: str, ready: Callable[[Snapshot], object], training: TrainingSession | None = None
+) -> Callable[[Pilot[None]], Any]:
     async def run_before(pilot: Pilot[None]) -> None:
         app = pilot.app
         assert isinstance(app, EyasApp)
@@ -46,8 +48,8 @@ def settled(*keys: str, ready: Callable[[Snapshot], object]) -> Callable[[Pilot[
         steady = SteadyPilot(app)
         for key in keys:
             await steady.press(key)
-            if key == "m":
-                await until(pilot, lambda: app.snapshot.curves_of, "the curves")
+            if training is not None:
+                await until(pilot, lambda: training.all_told(app.snapshot.curves), "the curves")
         await settle(app, steady)
 
     return run_before
@@ -89,14 +91,16 @@ def test_the_patch_that_mends_it(snap_compare: Any, size: tuple[int, int]) -> No
 
 @pytest.mark.parametrize("size", SIZES)
 def test_training_under_way_with_its_curves(snap_compare: Any, size: tuple[int, int]) -> None:
-    run_before = settled("m", ready=told)
-    assert snap_compare(still_app(TrainingSession().factory), terminal_size=size, run_before=run_before)
+    host = TrainingSession()
+    run_before = settled("m", ready=told, training=host)
+    assert snap_compare(still_app(host.factory), terminal_size=size, run_before=run_before)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_acceptance_once_a_draft_is_evaluated(snap_compare: Any, size: tuple[int, int]) -> None:
-    run_before = settled("m", "j", "j", ready=told)
-    assert snap_compare(still_app(TrainingSession(done=True).factory), terminal_size=size, run_before=run_before)
+    host = TrainingSession(done=True)
+    run_before = settled("m", "j", "j", ready=told, training=host)
+    assert snap_compare(still_app(host.factory), terminal_size=size, run_before=run_before)
 
 
 def test_the_points_of_a_sweep(snap_compare: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from console_fakes import LOG, PATCHES, FakeSession, failed_run, sample
 
+from console.curves import Curves
 from remote import protocol
 from remote.agent.curves import RunCurves
 from remote.agent.layout import Run
@@ -102,6 +103,7 @@ class TrainingSession(FakeSession):
         super().__init__(trained_run(done, steps), PATCHES, LOG)
         self.sample = sample(0, "NVML is not there: libnvidia-ml.so.1 not found")
         self.events = Path(self._folder.name) / "run"
+        self.reported = 0
         self.report("train", training_events(STEPS if done else steps))
         if done:
             self.report("evaluate", evaluation_events())
@@ -112,6 +114,11 @@ class TrainingSession(FakeSession):
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("a", encoding="utf-8") as out:
             out.writelines(json.dumps(event) + "\n" for event in events)
+        self.reported += len(events)
+
+    def all_told(self, curves: Curves) -> bool:
+        """Whether these are all that was reported: it travels piece by piece."""
+        return sum(curve.reports for curve in curves.values()) == self.reported
 
     def request(self, op: str, /, **params: Any) -> dict[str, Any]:
         if op == protocol.METRICS and op not in self.refuse:
