@@ -41,6 +41,11 @@ class FarEnd:
         while json.loads(self._lines.readline()).get("ev") != "beat":
             pass
 
+    def hear_end(self) -> None:
+        """What the client said up to the moment when it hung up."""
+        while self._lines.readline():
+            pass
+
     def hang_up(self) -> None:
         self._far.shutdown(socket.SHUT_RDWR)
 

@@ -116,6 +116,7 @@ def test_a_silent_far_end_is_given_up_and_every_caller_told(far: FarEnd) -> None
     with pytest.raises(LinkLost, match="b200 has been silent for 1 s"):
         client.request("list")
     assert client.closed.wait(60)
+    far.hear_end()
     assert far.drops == 1
     with pytest.raises(LinkLost, match="silent"):
         client.request("list")
