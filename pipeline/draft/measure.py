@@ -47,9 +47,7 @@ def task(wanted: Settings, samples: Sequence[Sample], about: dict[str, Any], nam
     longest = wanted.max_length - max_tokens - serve.margin(proposed)  # the engine is made for run.max_length at most
     chat = chat_of(target)
     made: dict[str, Callable[[], PromptSet]] = {
-        prompts.HELD_OUT: lambda: prompts.held_out(
-            wanted.conversations, samples[-1].place, chat, asked.set_size, longest
-        ),
+        prompts.HELD_OUT: lambda: prompts.held_out(wanted.conversations, samples, chat, asked.set_size, longest),
         prompts.TRAINED: lambda: prompts.trained(samples, asked.set_size, longest),
         prompts.EVERYDAY: lambda: prompts.everyday(chat, asked.set_size, longest),
     }

@@ -82,16 +82,26 @@ def ends(target: Path, marks: Mapping[str, Any] | None) -> frozenset[int]:
 
 def trained(samples: Sequence[Sample], size: int, longest: int) -> PromptSet:
     """Of samples of the run's own data set, spread over those that the trainer does not hold out: its last tenth."""
-    learnt = samples[: max(1, int(len(samples) * (1 - VALIDATED)))]
+    learnt = samples[: _learnt(samples)]
     step = max(1, len(learnt) // size)
     picked = (_opening(sample.token_ids, sample.loss_mask) for sample in learnt[::step])
     return _set(TRAINED, picked, size, longest, "samples of this run's data set, which were trained on")
 
 
-def held_out(source: str, last: str, chat: Chat, size: int, longest: int) -> PromptSet:
-    """Of the conversations that come after `last`, the place of the data set's last one. Empty where none are left."""
+def held_out(source: str, samples: Sequence[Sample], chat: Chat, size: int, longest: int) -> PromptSet:
+    """Of the conversations that come after the data set's last one; where none are left, of the data set's last tenth,
+    which the trainer does not learn from either, but chooses the best draft model by."""
     told = f"the conversations of {source} that come after those of this run's data set"
-    return _set(HELD_OUT, _encoded(_after(source, last), chat), size, longest, told)
+    found = _set(HELD_OUT, _encoded(_after(source, samples[-1].place), chat), size, longest, told)
+    if found.prompts:
+        return found
+    picked = (_opening(sample.token_ids, sample.loss_mask) for sample in samples[_learnt(samples) :])
+    return _set(HELD_OUT, picked, size, longest, "samples of this run's data set that training held out")
+
+
+def _learnt(samples: Sequence[Sample]) -> int:
+    """How many of the samples, the first ones, the trainer learns from."""
+    return max(1, int(len(samples) * (1 - VALIDATED)))
 
 
 def everyday(chat: Chat, size: int, longest: int) -> PromptSet:
