@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from pipeline import conversations, dataset, masking, prepared, products, settings
+from pipeline import conversations, dataset, masking, origin, prepared, products, settings
 from pipeline.chat.load import Chat, chat_of
 from pipeline.conversations import Conversation
 from pipeline.dataset import Sample
@@ -57,13 +57,20 @@ def main() -> None:
         "marks": chat.marks.to_json() if chat.marks else None,
     }
     folder = products.dataset()
-    dataset.write(folder, _samples(itertools.chain([first], source), wanted, chat, tally, about), about)
+    vocabulary = int(origin.text_config(target).get("vocab_size") or 0)
+    rows = itertools.chain([first], source)
+    dataset.write(folder, _samples(rows, wanted, chat, tally, about, vocabulary), about)
     _tell(wanted, chat, tally)
     artifact(folder / dataset.SAMPLES)
 
 
 def _samples(
-    source: Iterable[Conversation], wanted: Settings, chat: Chat, tally: Tally, about: dict[str, object]
+    source: Iterable[Conversation],
+    wanted: Settings,
+    chat: Chat,
+    tally: Tally,
+    about: dict[str, object],
+    vocabulary: int,
 ) -> Iterator[Sample]:
     """Raises StageError when a conversation cannot be used; all that were asked for are looked at first."""
     pace = Pace("tokenising conversations", wanted.samples, "samples")
@@ -71,7 +78,7 @@ def _samples(
         if tally.samples + tally.faulty == wanted.samples:
             break
         tally.rows += 1
-        sample = _sample(conversation, wanted, chat, tally)
+        sample = _sample(conversation, wanted, chat, tally, vocabulary)
         if sample is not None and not tally.faulty:
             yield sample
         if tally.rows % TOLD == 0:
@@ -89,7 +96,10 @@ def _samples(
     about.update(samples=tally.samples, long_samples=tally.long, dropped=tally.dropped)
 
 
-def _sample(conversation: Conversation, wanted: Settings, chat: Chat, tally: Tally) -> Sample | None:
+def _sample(
+    conversation: Conversation, wanted: Settings, chat: Chat, tally: Tally, vocabulary: int = 0
+) -> Sample | None:
+    """`vocabulary`: the target's tokens, 0 where its config does not say."""
     if conversation.fault:
         _fault(tally, f"{conversation.place} {conversation.fault}.")
         return None
@@ -97,6 +107,13 @@ def _sample(conversation: Conversation, wanted: Settings, chat: Chat, tally: Tal
         ids, mask = chat.encode(conversation.messages, conversation.tools)
     except MaskError as error:
         _fault(tally, f"{conversation.place} cannot be used: {error}.")
+        return None
+    if vocabulary and max(ids) >= vocabulary:
+        _fault(
+            tally,
+            f"{conversation.place} cannot be used: it has the token {max(ids)}, and the target's vocabulary ends at "
+            f"{vocabulary - 1}; copy the model's own tokenizer files into the target's folder.",
+        )
         return None
     if len(ids) > wanted.max_length:
         tally.long += 1

@@ -1,4 +1,5 @@
-"""A conversation longer than run.max_length: its mask is the one that verify finds in the tokens that are left."""
+"""What becomes of a conversation's tokens: cut to run.max_length, its mask is the one that verify finds in what is
+left; with tokens that the target does not have, it is refused."""
 
 from __future__ import annotations
 
@@ -45,3 +46,14 @@ def test_the_mask_of_an_unknown_format_is_cut() -> None:
     sample = prepare._sample(Conversation("chat.jsonl:1"), Settings(max_length=16), Spoken(ids, None), prepare.Tally())
     assert sample is not None
     assert list(sample.loss_mask) == masking.mask(ids, MARKS)[:16]
+
+
+def test_a_token_that_the_target_does_not_have_is_told_with_the_row() -> None:
+    """Of a tokenizer that is not the model's."""
+    tally = prepare.Tally()
+    conversation = Conversation("chat.jsonl:7")
+    assert prepare._sample(conversation, Settings(), Spoken(SPOKEN, MARKS), tally, vocabulary=61) is not None
+    assert prepare._sample(conversation, Settings(), Spoken(SPOKEN, MARKS), tally, vocabulary=60) is None
+    (told,) = tally.faults
+    assert told.startswith("chat.jsonl:7 cannot be used: it has the token 60, and the target's vocabulary ends at 59;")
+    assert (tally.faulty, tally.samples) == (1, 1)
