@@ -68,7 +68,9 @@ def _bound(wanted: Settings, samples: list[Sample], planned: Recipe) -> Record:
         )
     chosen = vocabulary.require(products.vocabulary(), data)
     if not training_data.is_of(products.training_data(), data):
-        raise StageError(f"The samples in {products.training_data()} are of other data; run the stage vocab again.")
+        raise StageError(
+            f"The samples in {products.training_data()} are of other data or not whole; run the stage vocab again."
+        )
     return Record(data, target, chosen.digest, planned.digest, asdict(planned))
 
 

@@ -22,8 +22,9 @@ def is_of(folder: Path, data: str) -> bool:
     """Whether the folder holds, whole, the samples of the data of that digest."""
     try:
         found = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-        return bool(found["data"] == data and found["tokens"])
-    except (OSError, ValueError, KeyError, TypeError):
+        whole = all((folder / name).stat().st_size == size for name, size in found.get("sizes", {}).items())
+        return bool(whole and found["data"] == data and found["tokens"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
@@ -68,9 +69,11 @@ def write(samples: Iterable[Sample], folder: Path, data: str) -> None:
         writer.finalize()
     made = half / "made"
     Dataset.from_file(str(rows)).with_format("torch").save_to_disk(made)
+    sizes = {}
     for path in made.iterdir():
         files.sync(path)
-    files.write_whole(made / MARKER, json.dumps({"data": data, "tokens": total}).encode())
+        sizes[path.name] = path.stat().st_size
+    files.write_whole(made / MARKER, json.dumps({"data": data, "tokens": total, "sizes": sizes}).encode())
     shutil.rmtree(folder, ignore_errors=True)
     made.rename(folder)
     files.sync_folder(folder.parent)

@@ -71,3 +71,14 @@ def test_rows_for_the_trainer_are_known_by_their_data(tmp_path: Path) -> None:
     assert training_data.is_of(tmp_path, "d1")
     assert training_data.tokens(tmp_path) == 70
     assert not training_data.is_of(tmp_path, "d2")
+
+
+def test_samples_for_the_trainer_that_are_gone_or_cut_short_are_not_whole(tmp_path: Path) -> None:
+    rows = tmp_path / "data-00000-of-00001.arrow"
+    marker = {"data": "d1", "tokens": 70, "sizes": {rows.name: 4}}
+    (tmp_path / training_data.MARKER).write_text(json.dumps(marker))
+    assert not training_data.is_of(tmp_path, "d1")
+    rows.write_bytes(b"row")
+    assert not training_data.is_of(tmp_path, "d1")
+    rows.write_bytes(b"rows")
+    assert training_data.is_of(tmp_path, "d1") and not training_data.is_of(tmp_path, "d2")
