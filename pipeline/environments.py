@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline import stages
+from pipeline import files, stages
 from pipeline.pairs import CPU, CUDA, PAIRS, Size
 from pipeline.problem import Problem
 from pipeline.settings import Settings
@@ -64,12 +64,7 @@ class Environment:
     def mark(self, versions: dict[str, str]) -> None:
         """Declares it complete."""
         text = json.dumps({"digest": self.digest, "versions": versions, "made": time.time()}, indent=1)
-        half = self.folder / f".{MARKER}.tmp"
-        with half.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        half.replace(self.folder / MARKER)
+        files.write_whole(self.folder / MARKER, text.encode())
 
 
 def of(wanted: Settings, pair: str) -> Environment:

@@ -20,6 +20,8 @@ from pipeline.files import sync_folder
 from pipeline.report import StageError
 
 MANIFEST = "manifest.jsonl"
+UNSAID = {"states": "full"}
+"""What older lines mean where they do not say it."""
 
 
 def entries(folder: Path) -> dict[int, dict[str, Any]]:

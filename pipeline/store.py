@@ -23,7 +23,7 @@ from typing import Any
 from pipeline import manifest
 from pipeline.dataset import Sample
 from pipeline.files import sync_folder
-from pipeline.manifest import MANIFEST, entries
+from pipeline.manifest import MANIFEST, UNSAID, entries
 from pipeline.report import StageError
 
 __all__ = ["CONDEMNED", "MANIFEST", "Part", "Store", "condemn", "data_digest", "entries", "pardon", "stamp_of"]
@@ -34,8 +34,6 @@ READERS = 4
 """Threads that read files to check them."""
 _TELL_EVERY = 0.1
 """Seconds between two words of how far the check is."""
-_UNSAID = {"states": "full"}
-"""What older lines of the manifest mean where they do not say it."""
 
 
 def data_digest(folder: Path, samples: Iterable[Sample]) -> str:
@@ -157,7 +155,7 @@ class Store:
 
     def _refuse_others(self) -> None:
         for entry in self._entries.values():
-            other = [key for key, value in self._origin.items() if entry.get(key, _UNSAID.get(key, value)) != value]
+            other = [key for key, value in self._origin.items() if entry.get(key, UNSAID.get(key, value)) != value]
             if other:
                 raise StageError(
                     f"{self.folder} holds hidden states of another {' and another '.join(other)} ({entry.get('file')}, "

