@@ -23,6 +23,7 @@ from pipeline.draft.teacher import Lesson
 from pipeline.gates import aux_layers, draft_folder, engine_norms, loss_mask, rotary
 from pipeline.gates.report import GateReport, failed, passed
 from pipeline.masking import Marks
+from pipeline.report import note
 from pipeline.settings import Settings
 
 GATE = "alarm"
@@ -112,7 +113,7 @@ def examine(found: Case) -> list[GateReport]:
     if found.simulation is not None:
         lessons, reports = _lessons(found, found.simulation)
         tests += reports
-        tests += _altered(found, found.simulation, lessons)
+        tests += _altered(found, found.simulation, lessons) if lessons else []
     tests.sort(key=lambda report: report.passed)
     if all(report.passed for report in tests):
         told = f"None of {len(tests)} tests finds a cause: it is how much this draft model knows of these prompts."
@@ -227,7 +228,10 @@ def _lessons(found: Case, simulation: Simulation) -> tuple[list[Lesson], list[Ga
     reports: list[GateReport] = []
     lessons = []
     for sample in found.samples:
-        with states.opened(found.states / f"hs_{sample.index}.safetensors") as file:
+        path = found.states / f"hs_{sample.index}.safetensors"
+        if not path.is_file():  # a disk may have been cleared of them once there is a draft model
+            continue
+        with states.opened(path) as file:
             stored = file.all().to(model.device)
         ids = torch.tensor(sample.token_ids, device=model.device)
         with torch.no_grad():
@@ -245,6 +249,9 @@ def _lessons(found: Case, simulation: Simulation) -> tuple[list[Lesson], list[Ga
             )
         )
     first = next((report for report in reports if not report.passed), None)
+    if not lessons:
+        note(f"No states of the samples looked at are in {found.states} any more: layers and rotary are not tested.")
+        return [], []
     return lessons, [first or passed(GATE, f"The states of {len(lessons)} samples are the target's own.")]
 
 

@@ -75,6 +75,12 @@ def injections(clean: Case, scratch: Path, asked: Any, layers: Any) -> Iterator[
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         return replace(case, states=folder)
 
+    def cleared() -> Case:
+        folder = Path(tempfile.mkdtemp(dir=scratch)) / "states"
+        folder.mkdir()
+        shutil.copyfile(clean.states / store.MANIFEST, folder / store.MANIFEST)
+        return replace(clean, states=folder)
+
     def other_vocabulary(config: dict[str, Any], tensors: dict[str, Any]) -> None:
         """A mapping that is whole, of another draft vocabulary than the head's."""
         size, total = len(tensors["d2t"]), len(tensors["t2d"])
@@ -126,6 +132,7 @@ def injections(clean: Case, scratch: Path, asked: Any, layers: Any) -> Iterator[
 
     assert vocabulary.read(clean.mappings) is not None
     yield "clean", lambda: clean
+    yield "clean: no states any more", cleared
     yield f"{alarm.LAYERS}: one too late by the config", lambda: draft(late)
     yield f"{alarm.LAYERS}: one too late by the states", late_by_the_names
     yield f"{alarm.NORM}: norm_before_fc lost", lambda: draft(lost("norm_before_fc"))
