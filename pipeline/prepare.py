@@ -108,7 +108,7 @@ def _sample(
     except MaskError as error:
         _fault(tally, f"{conversation.place} cannot be used: {error}.")
         return None
-    if vocabulary and max(ids) >= vocabulary:
+    if vocabulary and max(ids, default=0) >= vocabulary:
         _fault(
             tally,
             f"{conversation.place} cannot be used: it has the token {max(ids)}, and the target's vocabulary ends at "
