@@ -29,9 +29,13 @@ if os.fork() == 0:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             os.write(1, b"worker %d" % os.getpid() + bytes([10]))  # whole, where print may write in parts
             time.sleep(600)
+            os._exit(0)
     time.sleep(600)
+    os._exit(0)
 print("main", os.getpid(), flush=True)
-while len(sys.argv) < 2 or not os.path.exists(sys.argv[1]):
+for _ in range(12_000):  # for ten minutes: nothing outlives a test run that was ended
+    if len(sys.argv) > 1 and os.path.exists(sys.argv[1]):
+        break
     time.sleep(0.05)
 sys.exit(7)
 """
