@@ -164,6 +164,8 @@ class Sweeps:
             "point": dict(values),
             "base": {"run": base.id, "data": data},
         }
+        if repeats := base_json.get("repeats"):
+            described["repeats"] = repeats
         try:
             os.makedirs(os.path.join(fresh, "products"), 0o700)
             share(base, os.path.join(fresh, "products"))

@@ -146,6 +146,21 @@ def test_a_point_that_is_relaunched_keeps_its_values_whatever_the_project_s_sett
     assert json.loads((described.parent.parent / point / "run.json").read_text())["settings"] == asked
 
 
+def test_a_point_over_an_archive_s_run_keeps_the_archive_s_settings_too(host: FakeHost) -> None:
+    run = base(host)
+    described = host.folder / "runs" / run / "run.json"
+    about = json.loads(described.read_text())
+    described.write_text(json.dumps({**about, "repeats": "20260301T031500Z-5eed0001"}))
+    _, view = begin(host, run, {"lr": [0.1]})
+    point = view.points[0].run
+    host.over(host.attempt(point, "evaluate"))
+    host.relaunch(point, "train", settings={**about["settings"], "stage": {"train": {"lr": 0.9, "patience": 2}}})
+    host.over(host.attempt(point, "evaluate", 2))
+    first, second = (json.loads(Path(host.attempt(point, "train", n).spec).read_text())["settings"] for n in (1, 2))
+    assert first["stage"]["train"]["lr"] == 0.1
+    assert second["stage"] == first["stage"]
+
+
 def stopped(host: FakeHost) -> tuple[Sweeps, SweepView]:
     """A sweep of two points that was stopped while the first trained."""
     run = base(host)
