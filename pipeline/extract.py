@@ -41,7 +41,7 @@ def main() -> None:
     layers = origin.layers(wanted, target)
     store = Store(_folder(share.folder), origin.of(wanted, target))
     every = extracting.batches(samples, wanted.batch_size)
-    numbers = range(share.rank, len(every), share.world_size)
+    numbers = [number for number in range(len(every)) if share.rank_of(number) == share.rank]
     mine = [sample for number in numbers for sample in every[number]]
     with scratch.claim(store.folder, f"rank {share.rank} of {share.world_size}"):
         checking = Pace("checking samples on disk", len(mine), "samples")

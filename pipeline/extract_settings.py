@@ -31,6 +31,10 @@ class ExtractSettings:
     states: str = FULL
     """How states are stored: one of FORMS."""
 
+    def rank_of(self, batch: int) -> int:
+        """Which run does the batch of that number."""
+        return batch % self.world_size
+
     @classmethod
     def parse(cls, section: Mapping[str, Any]) -> ExtractSettings:
         world_size = integer(section, "world_size", cls.world_size, 1, 4096, PLACE)

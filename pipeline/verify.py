@@ -101,7 +101,7 @@ def require_others(wanted: Settings, samples: Sequence[Sample], folder: Path) ->
         return
     known = store.entries(folder)
     every = enumerate(extracting.batches(samples, wanted.batch_size))
-    lacking = {number % share.world_size for number, batch in every if any(s.index not in known for s in batch)}
+    lacking = {share.rank_of(number) for number, batch in every if any(s.index not in known for s in batch)}
     if others := sorted(lacking - {share.rank}):
         ranks = ", ".join(map(str, others))
         raise StageError(
